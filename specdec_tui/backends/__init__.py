@@ -1,0 +1,1 @@
+"""Where logits come from: loading models, their caches, tokenizers and the presets."""

@@ -1,0 +1,65 @@
+"""The contract between the decoding loop and whatever computes logits.
+
+Structural types only: a backend need not import anything to satisfy them, and the scripted
+models of the tests are as good as a real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+
+class ModelContext(Protocol):
+    """One sequence inside a model: its cached tokens, extended and rewound exactly."""
+
+    @property
+    def length(self) -> int:
+        """Tokens held."""
+        ...
+
+    def extend(self, ids: Sequence[int], keep: int) -> torch.Tensor:
+        """Append `ids` and return the logits after each of the last `keep` of them.
+
+        Shape [keep, vocab_size], float32, on the model's device; keep <= len(ids).
+        The caller may not modify the result. Raises ValueError past the context length.
+        """
+        ...
+
+    def rewind(self, length: int) -> None:
+        """Forget all tokens from index `length` on, as if they had never been fed."""
+        ...
+
+
+class CausalModel(Protocol):
+    """A causal language model at batch size 1."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Width of the logits (padding rows included)."""
+        ...
+
+    @property
+    def context_length(self) -> int | None:
+        """Most tokens a context can hold; None when unbounded."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where the logits are."""
+        ...
+
+    def open(self, *, use_cache: bool = True, capacity: int = 0) -> ModelContext:
+        """A new empty context. `capacity` is a hint of the tokens it will hold.
+
+        With `use_cache=False` every extension recomputes the whole sequence: the same logits,
+        slower, to show what the cache buys.
+        """
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for the device, so that a clock reading is honest. Cheap on the CPU."""
+        ...

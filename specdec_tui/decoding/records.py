@@ -1,0 +1,213 @@
+"""The one vocabulary: immutable records that every pane, figure, trace and benchmark consumes.
+
+`decoding.loop.decode` yields the records of one run; `session` wraps each of them in a
+`Step` (which strategy, and the text of its tokens) and adds `Checked` and `Finished`.
+Nothing here imports torch, so a screen or a trace reader can use it without a model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """The fate of a token."""
+
+    PENDING = "pending"  # drafted, not yet verified
+    ACCEPTED = "accepted"  # draft token the target kept
+    REJECTED = "rejected"  # draft token the target refused
+    UNVERIFIED = "unverified"  # draft token behind a rejection: never judged
+    RESAMPLED = "resampled"  # the correction emitted in place of the rejected draft
+    BONUS = "bonus"  # extra token of a round whose drafts were all accepted
+    SAMPLED = "sampled"  # plain draw: the prefill step, or a round without drafts
+
+
+EMITTED = frozenset({Status.ACCEPTED, Status.RESAMPLED, Status.BONUS, Status.SAMPLED})
+
+
+class EndReason(StrEnum):
+    """Why a run ended."""
+
+    END_TOKEN = "end_token"
+    LENGTH = "length"  # max_new_tokens emitted
+    CONTEXT = "context"  # the target's context is full
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What both models thought at one position; computed with the clock paused, on request.
+
+    Entropies in nats, of the processed distributions. Alternatives: (token id, probability),
+    most probable first, at most ten.
+    """
+
+    target_entropy: float | None = None
+    drafter_entropy: float | None = None
+    target_top: tuple[tuple[int, float], ...] = ()
+    drafter_top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token of a round.
+
+    `position` counts new tokens from 0: the place the token holds (or would have held).
+    `p` and `q` are the processed probabilities of this id under target and drafter,
+    `acceptance` the probability with which the rule accepts it, `draw` the uniform number
+    it was compared with. Each is None where the method has no such number.
+    """
+
+    id: int
+    status: Status
+    position: int
+    p: float | None = None
+    q: float | None = None
+    acceptance: float | None = None
+    draw: float | None = None
+    insight: Insight | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A run begins: nothing was computed yet."""
+
+    strategy: str
+    prompt_tokens: int
+    gamma: int
+    max_new_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillDone:
+    """Prompt processed by target and drafter, first token drawn (None when there was no room for it).
+
+    `seconds` is the whole prefill, target and drafter.
+    """
+
+    token: Token | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DraftsProposed:
+    """Drafts of a round, all pending. Not sent for rounds without drafts."""
+
+    round: int
+    drafts: tuple[Token, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundVerified:
+    """One finished round, counted from 0.
+
+    `drafts` carry their fate; `emitted` is the token after the accepted drafts (resampled,
+    bonus or sampled), None where the run ended on an accepted draft. Clock readings in
+    seconds: drafting, the target pass, and the rest (verification draws, rewinds, storage updates).
+    """
+
+    round: int
+    drafts: tuple[Token, ...]
+    emitted: Token | None
+    draft_seconds: float
+    verify_seconds: float
+    other_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return self.draft_seconds + self.verify_seconds + self.other_seconds
+
+    @property
+    def new_tokens(self) -> tuple[Token, ...]:
+        """The tokens this round added to the text."""
+        kept = tuple(t for t in self.drafts if t.status is Status.ACCEPTED)
+        return kept if self.emitted is None else (*kept, self.emitted)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a reader must know, e.g. fewer drafts because the drafter's context is full."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """Always the last record of a run. `message` explains an error or a full context."""
+
+    reason: EndReason
+    message: str = ""
+
+
+Record = RunStarted | PrefillDone | DraftsProposed | RoundVerified | Notice | RunEnded
+
+
+def tokens_of(record: Record) -> tuple[Token, ...]:
+    """The tokens a record carries, in order: drafts, then the emitted one."""
+    match record:
+        case PrefillDone(token=token) if token is not None:
+            return (token,)
+        case DraftsProposed(drafts=drafts):
+            return drafts
+        case RoundVerified(drafts=drafts, emitted=emitted):
+            return drafts if emitted is None else (*drafts, emitted)
+    return ()
+
+
+class LosslessStatus(StrEnum):
+    IDENTICAL = "identical"
+    NEAR_TIES = "near_ties"
+    DIFFERENT = "different"
+    NOT_APPLICABLE = "not_applicable"
+
+
+@dataclass(frozen=True, slots=True)
+class Lossless:
+    """How one strategy's output compares with the target's own.
+
+    `ties`: positions where the output is not the target's first choice but within the stated
+    bound of it; `first_divergence`: first new-token index that differs from the target's run
+    (None: none, or no such run); `gap`: the largest score gap met, in logits; `detail`: one
+    sentence for a person, e.g. why the check does not apply.
+    """
+
+    status: LosslessStatus
+    ties: int = 0
+    first_divergence: int | None = None
+    gap: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A record of one strategy's run, with the text of each of `tokens_of(record)`.
+
+    `texts` are the pieces that each token adds to the text before it; a token that ends inside
+    a character has an empty piece, and the token that completes it carries the character.
+    `prompt_text` is set on the step of `RunStarted` alone: the exact text given to the model.
+    """
+
+    strategy: str
+    record: Record
+    texts: tuple[str, ...] = ()
+    prompt_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The lossless check of one strategy, sent after all runs of a prompt have ended."""
+
+    strategy: str
+    lossless: Lossless
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All strategies of one prompt have run and been checked (or the prompt was cancelled)."""
+
+    cancelled: bool = False
+
+
+Event = Step | Checked | Finished

@@ -1,0 +1,277 @@
+"""Every setting, declared once: its values, its validation and the places it can come from.
+
+Precedence: command-line flags > environment (`SPECDEC_TUI_GAMMA=8`) > the user's config file >
+defaults. The command line, palette, side bar and model picker are all made from these fields.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+STRATEGIES = ("target", "drafter", "speculative", "ngram", "lookup")
+PROCESSORS = ("greedy", "multinomial", "topk", "nucleus", "topknucleus")
+RULES = ("rejection", "coupled", "block", "skip-adjustment")
+QUANTIZATIONS = ("none", "int8", "int4")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+PRESET_NAMES = ("demo", "llama3.2", "gpt2", "qwen2.5", "smollm2")
+THEMES = ("specdec-dark", "specdec-light", "specdec-colour-blind")
+
+ENVIRONMENT_PREFIX = "SPECDEC_TUI_"
+
+
+class SettingError(ValueError):
+    """A bad value: the message says what is wrong and what is allowed, in one line."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one setting is read from text: `parse` raises ValueError, `allowed` says what it takes."""
+
+    parse: Callable[[str], Any]
+    allowed: str
+    choices: tuple[str, ...] = ()
+
+
+def _whole(low: int, high: int) -> Kind:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError
+        return value
+
+    return Kind(parse, f"a whole number from {low} to {high}")
+
+
+def _real(low: float, high: float, *, above: bool = False) -> Kind:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not low <= value <= high or (above and value == low):
+            raise ValueError
+        return value
+
+    return Kind(parse, f"a number {'above' if above else 'from'} {low:g} {'up ' if above else ''}to {high:g}")
+
+
+def _choice(*names: str) -> Kind:
+    def parse(text: str) -> str:
+        value = text.strip().lower()
+        if value not in names:
+            raise ValueError
+        return value
+
+    return Kind(parse, "one of " + ", ".join(names), names)
+
+
+def _parse_switch(text: str) -> bool:
+    value = text.strip().lower()
+    if value in ("on", "true", "yes", "1"):
+        return True
+    if value in ("off", "false", "no", "0"):
+        return False
+    raise ValueError
+
+
+SWITCH = Kind(_parse_switch, "on or off", ("on", "off"))
+
+
+def _parse_strategies(text: str) -> tuple[str, ...]:
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    if not names or any(name not in STRATEGIES for name in names):
+        raise ValueError
+    return tuple(name for name in STRATEGIES if name in names)
+
+
+def _parse_device(text: str) -> str:
+    value = text.strip().lower()
+    head, _, index = value.partition(":")
+    if value in ("auto", "cpu", "cuda") or (head == "cuda" and index.isdigit()):
+        return value
+    raise ValueError
+
+
+def _parse_text(text: str) -> str:
+    return text.strip()
+
+
+def _setting(default: Any, kind: Kind, help: str, **extra: Any) -> Any:
+    return field(default=default, metadata={"kind": kind, "help": help, **extra})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What applies from one prompt to the next, without loading a model again."""
+
+    gamma: int = _setting(4, _whole(0, 32), "draft tokens per round (γ)")
+    max_new_tokens: int = _setting(128, _whole(1, 32768), "most new tokens", palette="length")
+    processor: str = _setting("greedy", _choice(*PROCESSORS), "how the next token is drawn")
+    temperature: float = _setting(0.7, _real(0, 5), "sampling temperature (0 is greedy)")
+    top_k: int = _setting(50, _whole(0, 1_000_000), "keep the k most probable tokens (0: all)")
+    top_p: float = _setting(0.9, _real(0, 1, above=True), "keep the smallest set of this probability")
+    seed: int = _setting(42, _whole(0, 2**63 - 1), "random seed, the same for every strategy")
+    rule: str = _setting("rejection", _choice(*RULES), "verification rule (skip-adjustment is lossy)")
+    schedule: str = _setting(
+        "sequential", _choice("sequential", "interleaved"), "strategies one after another, or round by round"
+    )
+    strategies: tuple[str, ...] = _setting(
+        ("target", "speculative", "ngram", "lookup"),
+        Kind(_parse_strategies, "a comma-separated list out of " + ", ".join(STRATEGIES)),
+        "the strategies to run",
+    )
+    ngram_storage: str = _setting(
+        "basic", _choice("basic", "onelevel"), "n-gram contexts: n-1 down to 1 tokens, or exactly n-1"
+    )
+    ngram_order: int = _setting(3, _whole(2, 16), "n of the n-gram storage and of prompt look-up")
+    top_k_filler: int = _setting(3, _whole(0, 50), "also store the top target tokens of each position (0, 1: off)")
+    ngram_unknown: str = _setting(
+        "stop", _choice("stop", "drafter"), "at an unknown n-gram context: stop drafting, or ask the drafter model"
+    )
+    reset_in_between: bool = _setting(True, SWITCH, "forget the n-gram storage between prompts")
+    cache: bool = _setting(True, SWITCH, "keep keys and values (off recomputes everything)")
+    chat: bool = _setting(True, SWITCH, "apply the chat template and keep the conversation")
+    ignore_eos: bool = _setting(False, SWITCH, "go on behind end tokens, for equal lengths")
+    insight: bool = _setting(False, SWITCH, "record entropies and alternatives, with the clock paused")
+    theme: str = _setting("specdec-dark", _choice(*THEMES), "colours of the app")
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """Which pair to load, and how."""
+
+    preset: str = _setting("demo", _choice(*PRESET_NAMES), "built-in pair")
+    target: str = _setting("", Kind(_parse_text, "a hub id, a folder or a GGUF file"), "target model")
+    drafter: str = _setting("", Kind(_parse_text, "a hub id, a folder, a GGUF file, or 'none'"), "drafter model")
+    device: str = _setting("auto", Kind(_parse_device, "auto, cpu, cuda or cuda:N", ("auto", "cpu", "cuda")), "device")
+    dtype: str = _setting("auto", _choice(*DTYPES), "data type of the weights")
+    quantize: str = _setting("", _choice("", *QUANTIZATIONS), "quantization of both models")
+    target_quantize: str = _setting("", _choice("", *QUANTIZATIONS), "quantization of the target")
+    drafter_quantize: str = _setting("", _choice("", *QUANTIZATIONS), "quantization of the drafter")
+
+
+FIELDS = {f.name: f for cls in (Settings, ModelChoice) for f in fields(cls)}
+
+
+def flag_of(name: str) -> str:
+    """`top_k` -> `top-k`: the word used by flags, palette and config file."""
+    return name.replace("_", "-")
+
+
+def name_of(word: str) -> str:
+    """The setting that a flag, palette or config word means; SettingError when there is none."""
+    name = word.strip().lower().replace("-", "_")
+    for field_name, f in FIELDS.items():
+        if name == field_name or name == f.metadata.get("palette"):
+            return field_name
+    raise SettingError(f"unknown setting '{word}': allowed are {', '.join(map(flag_of, FIELDS))}")
+
+
+def parse_value(name: str, text: str, *, source: str = "") -> Any:
+    """The value of setting `name` read from `text`; SettingError with one clear line."""
+    kind: Kind = FIELDS[name].metadata["kind"]
+    try:
+        return kind.parse(text)
+    except (ValueError, OverflowError):
+        where = f" ({source})" if source else ""
+        raise SettingError(f"{flag_of(name)}{where}: '{text}' is not valid: give {kind.allowed}") from None
+
+
+def parse_processor(text: str) -> dict[str, Any]:
+    """Changes from a whole processor line: `topknucleus T k p`, `nucleus T p`, `topk T k`, `multinomial T`.
+
+    Arguments may be left out from the right; those given are validated like the settings they set.
+    """
+    words = text.split()
+    name = parse_value("processor", words[0] if words else "")
+    takes = {
+        "greedy": (),
+        "multinomial": ("temperature",),
+        "topk": ("temperature", "top_k"),
+        "nucleus": ("temperature", "top_p"),
+        "topknucleus": ("temperature", "top_k", "top_p"),
+    }[name]
+    if len(words) - 1 > len(takes):
+        arguments = " ".join(map(flag_of, takes)) or "no argument"
+        raise SettingError(f"processor: '{text}' has too many arguments: {name} takes {arguments}")
+    return {"processor": name} | {
+        key: parse_value(key, word) for key, word in zip(takes, words[1:], strict=False)
+    }
+
+
+def format_value(value: Any) -> str:
+    """The text that `parse_value` reads back to `value`."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def config_file() -> Path:
+    """The user's config file (TOML); `SPECDEC_TUI_CONFIG` names another."""
+    named = os.environ.get(ENVIRONMENT_PREFIX + "CONFIG")
+    return Path(named) if named else platformdirs.user_config_path("specdec-tui") / "config.toml"
+
+
+def read_config(path: Path) -> dict[str, str]:
+    """Settings of a config file as text; empty when there is none. SettingError when it is damaged."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingError(f"cannot read the config file {path}: {error}") from None
+    return {
+        name_of(word): ",".join(value) if isinstance(value, list) else format_value(value)
+        for word, value in table.items()
+    }
+
+
+def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings named by `SPECDEC_TUI_*` variables, as text."""
+    found = {name: ENVIRONMENT_PREFIX + name.upper() for name in FIELDS}
+    return {name: environment[key] for name, key in found.items() if key in environment}
+
+
+def resolve(
+    flags: Mapping[str, str], environment: Mapping[str, str] | None = None, config: Path | None = None
+) -> tuple[Settings, ModelChoice]:
+    """Merge all sources and validate once. Every value arrives as text, so every source is checked alike.
+
+    Sampling flags without `--processor` choose the processor that uses them, since greedy would
+    silently ignore them.
+    """
+    environment = os.environ if environment is None else environment
+    path = config_file() if config is None else config
+    merged: dict[str, Any] = {}
+    for source, values in (
+        (f"in {path}", read_config(path)),
+        ("environment", read_environment(environment)),
+        ("", flags),
+    ):
+        given = {name: parse_value(name, text, source=source) for name, text in values.items()}
+        if "processor" not in given and merged.get("processor", "greedy") == "greedy":
+            given |= _implied_processor(given)
+        merged |= given
+    settings_names = {f.name for f in fields(Settings)}
+    settings = replace(Settings(), **{k: v for k, v in merged.items() if k in settings_names})
+    choice = replace(ModelChoice(), **{k: v for k, v in merged.items() if k not in settings_names})
+    return settings, choice
+
+
+def _implied_processor(given: Mapping[str, Any]) -> dict[str, str]:
+    match ("top_k" in given, "top_p" in given, "temperature" in given):
+        case (True, True, _):
+            return {"processor": "topknucleus"}
+        case (True, False, _):
+            return {"processor": "topk"}
+        case (False, True, _):
+            return {"processor": "nucleus"}
+        case (False, False, True):
+            return {"processor": "multinomial"}
+    return {}
