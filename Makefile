@@ -1,0 +1,41 @@
+# make run   set up .venv with the pinned set and open the app on the built-in demo pair
+# make test  the same, then lint, types and the whole test suite
+#
+# PYTHON       interpreter that makes the environment (3.11 or newer)
+# TORCH_INDEX  a package index to take torch from, e.g. PyTorch's CPU wheels on a machine without a GPU
+# ARGS         arguments for the app: make run ARGS="--preset gpt2"
+PYTHON ?= python3
+VENV ?= .venv
+TORCH_INDEX ?=
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: run test lint clean
+
+run: $(VENV)/.run
+	@$(BIN)/specdec-tui $(ARGS)
+
+test: $(VENV)/.dev lint
+	OMP_NUM_THREADS=2 $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# torch goes first, alone and under the constraint: asked for by another package it can bring a CUDA build.
+$(VENV)/.run: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --constraint constraints.txt --upgrade pip
+	$(PIP) install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	$(PIP) install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist
