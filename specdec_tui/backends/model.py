@@ -25,7 +25,8 @@ class ModelContext(Protocol):
         """Append `ids` and return the logits after each of the last `keep` of them.
 
         Shape [keep, vocab_size], float32, on the model's device; keep <= len(ids).
-        The caller may not modify the result. Raises ValueError past the context length.
+        The caller may not modify the result, and may keep it: it never changes afterwards.
+        Raises ValueError past the context length.
         """
         ...
 

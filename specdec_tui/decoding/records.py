@@ -40,8 +40,8 @@ class EndReason(StrEnum):
 class Insight:
     """What both models thought at one position; computed with the clock paused, on request.
 
-    Entropies in nats, of the processed distributions. Alternatives: (token id, probability),
-    most probable first, at most ten.
+    Entropies in nats, of the processed distributions; under greedy sampling, where those are one-hot,
+    of the plain softmax. Alternatives: (token id, probability), most probable first, at most ten.
     """
 
     target_entropy: float | None = None
@@ -187,12 +187,14 @@ class Step:
     `texts` are the pieces that each token adds to the text before it; a token that ends inside
     a character has an empty piece, and the token that completes it carries the character.
     `prompt_text` is set on the step of `RunStarted` alone: the exact text given to the model.
+    `answer` is set on the step of `RunEnded` alone: the whole text, special tokens left out.
     """
 
     strategy: str
     record: Record
     texts: tuple[str, ...] = ()
     prompt_text: str = ""
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,165 @@
+"""What proposes drafts: the protocol of all drafters, and the drafter that is a smaller model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+from specdec_tui.backends.model import CausalModel, ModelContext
+from specdec_tui.decoding.rules import Rule
+from specdec_tui.decoding.sampling import Dice, Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Drafts of one round; `rows` holds the drafter's scores [V] for each, None where q is one-hot.
+
+    Scores are processed probabilities, or logits under greedy sampling. They are the very rows
+    the drafts were drawn from.
+    """
+
+    ids: list[int] = field(default_factory=list)
+    rows: list[torch.Tensor | None] = field(default_factory=list)
+
+    def add(self, token: int, row: torch.Tensor | None) -> None:
+        self.ids.append(token)
+        self.rows.append(row)
+
+    def cut_after(self, end_ids: frozenset[int]) -> None:
+        """Drop what follows the first end token: it could never be part of the text."""
+        for index, token in enumerate(self.ids):
+            if token in end_ids:
+                del self.ids[index + 1 :], self.rows[index + 1 :]
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSetup:
+    """What a drafter must know of the run it drafts for. `capacity`: most tokens the text can reach."""
+
+    sampler: Sampler
+    rule: Rule
+    dice: Dice
+    end_ids: frozenset[int]
+    capacity: int
+    use_cache: bool = True
+
+
+class Drafter(Protocol):
+    """Proposes what may come next. `start` begins each run; one run at a time."""
+
+    @property
+    def notice(self) -> str:
+        """A sentence the reader must know about this run (drafts missing, and why); else empty."""
+        ...
+
+    def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
+        """Take in the prompt. This time counts as prefill."""
+        ...
+
+    def propose(self, ids: Sequence[int], most: int, position: int) -> Proposal:
+        """At most `most` >= 1 drafts to follow `ids`, the whole text; the first is for `position`."""
+        ...
+
+    def settle(self, ids: Sequence[int], kept: int, scores: torch.Tensor) -> None:
+        """A round (or the prefill) is over: the text is now `ids`.
+
+        Of what was drafted and of the text before, the first `kept` tokens hold. `scores` [n, V]
+        are the target's rows that made the tokens from index kept−n+1 on.
+        """
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for the drafter's device."""
+        ...
+
+
+class ModelDrafter:
+    """A smaller model of the same tokenizer.
+
+    `width` is the target's vocabulary size: the drafter's rows are cut or padded to it, and
+    `shared_ids` (bool [width], None for all) marks the ids that mean the same on both sides; all
+    others get probability zero here. Ids the drafter has no embedding for are fed to it as id 0:
+    that can only cost acceptance, never correctness.
+    """
+
+    def __init__(self, model: CausalModel, width: int, shared_ids: torch.Tensor | None = None) -> None:
+        self._model = model
+        self._width = width
+        self._unshared = None if shared_ids is None else ~shared_ids.to(model.device)
+        self._context: ModelContext | None = None
+        self._setup: DraftSetup | None = None
+        self._notice = ""
+
+    @property
+    def notice(self) -> str:
+        return self._notice
+
+    def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
+        limit = self._model.context_length
+        capacity = setup.capacity if limit is None else min(setup.capacity, limit)
+        self._setup = setup
+        self._notice = ""
+        self._context = self._model.open(use_cache=setup.use_cache, capacity=capacity)
+        if limit is None or len(ids) <= limit:
+            self._context.extend(self._known(ids), keep=1)
+
+    def propose(self, ids: Sequence[int], most: int, position: int) -> Proposal:
+        proposal, text = Proposal(), list(ids)
+        for place in range(position, position + most):
+            drawn = self.draft_one(text, place)
+            if drawn is None:
+                break
+            proposal.add(*drawn)
+            text.append(drawn[0])
+            if drawn[0] in self._running.end_ids:
+                break
+        return proposal
+
+    def draft_one(self, text: Sequence[int], position: int) -> tuple[int, torch.Tensor] | None:
+        """The token the drafter would put behind `text`, and its row; None when `text` does not fit.
+
+        Everything not fed yet goes in at once: usually one token, two after a full acceptance.
+        """
+        assert self._context is not None, "start comes first"
+        limit = self._model.context_length
+        if limit is not None and len(text) > limit:
+            self._notice = f"the drafter's context of {limit} tokens is full: no more drafts from it"
+            return None
+        self.rewind(len(text) - 1)  # the last token is always fed: its logits are what is asked for
+        fresh = text[self._context.length :]
+        logits = self._fit(self._context.extend(self._known(fresh), keep=1)[0])
+        sampler = self._running.sampler
+        row = logits if sampler.is_greedy else sampler.probabilities(logits)
+        return self._running.rule.draw(row, position, self._running.dice), row
+
+    def settle(self, ids: Sequence[int], kept: int, scores: torch.Tensor) -> None:
+        self.rewind(kept)
+
+    def rewind(self, length: int) -> None:
+        """Forget what was fed beyond `length` tokens of the text, if anything."""
+        assert self._context is not None, "start comes first"
+        if self._context.length > length:
+            self._context.rewind(length)
+
+    def synchronize(self) -> None:
+        self._model.synchronize()
+
+    @property
+    def _running(self) -> DraftSetup:
+        assert self._setup is not None, "start comes first"
+        return self._setup
+
+    def _known(self, ids: Sequence[int]) -> list[int]:
+        size = self._model.vocab_size
+        return [token if token < size else 0 for token in ids]
+
+    def _fit(self, logits: torch.Tensor) -> torch.Tensor:
+        if logits.shape[-1] != self._width:
+            logits = logits[: self._width]
+            missing = self._width - logits.shape[-1]
+            logits = torch.nn.functional.pad(logits, (0, missing), value=-torch.inf)
+        return logits if self._unshared is None else logits.masked_fill(self._unshared, -torch.inf)

@@ -1,0 +1,272 @@
+"""Every figure of a run, defined once and summed up from its records as they arrive. No torch here.
+
+Definitions follow Leviathan et al. 2023 (arXiv 2211.17192): acceptance rate α, cost ratio c and
+the expected tokens per round; v, the measured price of verifying a block, is our addition to it.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from specdec_tui.decoding.records import (
+    PrefillDone,
+    Record,
+    RoundVerified,
+    RunEnded,
+    RunStarted,
+    Status,
+)
+
+
+class RunFigures:
+    """The figures of one run so far. `add` takes constant time per token of the record."""
+
+    def __init__(self) -> None:
+        self._start = RunStarted("", 0, 0, 0)
+        self._prefill_seconds = 0.0
+        self._prefill_tokens = 0
+        self._draft_seconds = 0.0
+        self._verify_seconds = 0.0
+        self._other_seconds = 0.0
+        self._drafted = 0
+        self._tokens_per_round: list[int] = []
+        self._judged_at: list[int] = []
+        self._accepted_at: list[int] = []
+        self._accepted_lengths: list[int] = []
+        self._verify_times: dict[int, list[float]] = {}
+        self._draft_times: list[float] = []
+        self._round_tokens = 0
+        self._end: RunEnded | None = None
+
+    def add(self, record: Record) -> None:
+        """Count one record; the records of a run come in their order."""
+        match record:
+            case RoundVerified():
+                self._add_round(record)
+            case RunStarted():
+                self._start = record
+            case PrefillDone(token=token, seconds=seconds):
+                self._prefill_seconds = seconds
+                self._prefill_tokens = 0 if token is None else 1
+            case RunEnded():
+                self._end = record
+
+    def _add_round(self, record: RoundVerified) -> None:
+        accepted = rejected = 0
+        for draft in record.drafts:
+            accepted += draft.status is Status.ACCEPTED
+            rejected += draft.status is Status.REJECTED
+        drafts, judged = len(record.drafts), accepted + rejected
+        while len(self._judged_at) < drafts:
+            self._judged_at.append(0)
+            self._accepted_at.append(0)
+        for index in range(judged):
+            self._judged_at[index] += 1
+            self._accepted_at[index] += index < accepted
+        if drafts:
+            self._accepted_lengths.extend([0] * (accepted + 1 - len(self._accepted_lengths)))
+            self._accepted_lengths[accepted] += 1
+            self._draft_times.append(record.draft_seconds / drafts)
+        self._verify_times.setdefault(drafts, []).append(record.verify_seconds)
+        new_tokens = accepted + (record.emitted is not None)
+        self._tokens_per_round.append(new_tokens)
+        self._round_tokens += new_tokens
+        self._drafted += drafts
+        self._draft_seconds += record.draft_seconds
+        self._verify_seconds += record.verify_seconds
+        self._other_seconds += record.other_seconds
+
+    @property
+    def strategy(self) -> str:
+        return self._start.strategy
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self._start.prompt_tokens
+
+    @property
+    def gamma(self) -> int:
+        return self._start.gamma
+
+    @property
+    def max_new_tokens(self) -> int:
+        return self._start.max_new_tokens
+
+    @property
+    def new_tokens(self) -> int:
+        """Emitted token ids, the end token included once."""
+        return self._prefill_tokens + self._round_tokens
+
+    @property
+    def prefill_seconds(self) -> float:
+        return self._prefill_seconds
+
+    @property
+    def prefill_tokens(self) -> int:
+        """Tokens the prefill pass emitted: 1, or 0 when there was no room for it."""
+        return self._prefill_tokens
+
+    @property
+    def draft_seconds(self) -> float:
+        return self._draft_seconds
+
+    @property
+    def verify_seconds(self) -> float:
+        return self._verify_seconds
+
+    @property
+    def other_seconds(self) -> float:
+        return self._other_seconds
+
+    @property
+    def decode_seconds(self) -> float:
+        """Time of all rounds; the prefill is not in it."""
+        return self._draft_seconds + self._verify_seconds + self._other_seconds
+
+    @property
+    def decode_tokens_per_second(self) -> float | None:
+        """Tokens of the rounds per second of the rounds; None before the first of them."""
+        return _ratio(self._round_tokens, self.decode_seconds)
+
+    @property
+    def rounds(self) -> int:
+        return len(self._tokens_per_round)
+
+    @property
+    def target_calls(self) -> int:
+        """Passes of the target, the prefill pass included."""
+        return self._prefill_tokens + self.rounds
+
+    @property
+    def drafted(self) -> int:
+        return self._drafted
+
+    @property
+    def judged(self) -> int:
+        """Accepted or rejected drafts; those behind a rejection were never judged."""
+        return sum(self._judged_at)
+
+    @property
+    def accepted(self) -> int:
+        return sum(self._accepted_at)
+
+    @property
+    def rejected(self) -> int:
+        return self.judged - self.accepted
+
+    @property
+    def unverified(self) -> int:
+        return self._drafted - self.judged
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """α = accepted / judged."""
+        return _ratio(self.accepted, self.judged)
+
+    @property
+    def wasted_rate(self) -> float | None:
+        """(rejected + unverified) / drafted."""
+        return _ratio(self._drafted - self.accepted, self._drafted)
+
+    @property
+    def tokens_per_target_call(self) -> float | None:
+        """τ = new tokens / target passes."""
+        return _ratio(self.new_tokens, self.target_calls)
+
+    @property
+    def tokens_per_round(self) -> list[int]:
+        """New tokens of each round, in order."""
+        return list(self._tokens_per_round)
+
+    @property
+    def accepted_lengths(self) -> list[int]:
+        """At index n: how many rounds with drafts had exactly n of them accepted."""
+        return list(self._accepted_lengths)
+
+    @property
+    def conditional_acceptance(self) -> list[float | None]:
+        """At index i: share of draft i+1 accepted where all before it were; None where never judged."""
+        return [_ratio(a, j) for a, j in zip(self._accepted_at, self._judged_at, strict=True)]
+
+    @property
+    def drafts_per_round(self) -> float | None:
+        """Mean drafts per round; rounds for which the drafter had nothing count as 0."""
+        return _ratio(self._drafted, self.rounds)
+
+    @property
+    def draft_step_seconds(self) -> float | None:
+        """Median over rounds with drafts of their drafting time per draft: one hiccup does not move it."""
+        return median(self._draft_times) if self._draft_times else None
+
+    def verify_step_seconds(self, drafts: int) -> float | None:
+        """Median time of the target passes that verified exactly `drafts` drafts; None without any."""
+        times = self._verify_times.get(drafts)
+        return median(times) if times else None
+
+    @property
+    def verify_mean_seconds(self) -> float | None:
+        """Mean target pass: for each number of drafts its median, weighted by how often it came up."""
+        total = sum(len(times) * median(times) for times in self._verify_times.values())
+        return _ratio(total, self.rounds)
+
+    @property
+    def end(self) -> RunEnded | None:
+        return self._end
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def speedup(baseline: RunFigures, run: RunFigures) -> float | None:
+    """Decode time per token of the target's own run divided by this run's; None before both have rounds."""
+    ours, theirs = run.decode_tokens_per_second, baseline.decode_tokens_per_second
+    return ours / theirs if ours and theirs else None
+
+
+def expected_tokens_per_round(alpha: float, gamma: float) -> float:
+    """(1 − α^(γ+1)) / (1 − α): tokens of a round whose drafts are each accepted with probability α."""
+    return gamma + 1 if alpha >= 1 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
+
+
+def predicted_speedup(alpha: float, gamma: float, cost_ratio: float, verify_ratio: float) -> float:
+    """Speedup the model of Leviathan et al. expects of γ drafts per round.
+
+    Expected tokens per round over its cost in target steps, γ·c + v. γ may be a mean that is not
+    whole. `verify_ratio` v > 0 is the measured price of the target pass over γ+1 tokens.
+    """
+    return expected_tokens_per_round(alpha, gamma) / (gamma * cost_ratio + verify_ratio)
+
+
+def cost_ratio(run: RunFigures, baseline: RunFigures) -> float | None:
+    """c = time per draft of `run` / time of a plain target step of `baseline`, both medians.
+
+    None when there was no draft, or no plain step (a pass over one token) to compare with.
+    """
+    step, draft = baseline.verify_step_seconds(0), run.draft_step_seconds
+    return draft / step if step and draft is not None else None
+
+
+def verify_ratio(run: RunFigures, baseline: RunFigures) -> float | None:
+    """v = median pass over γ+1 tokens / median pass over one token of `baseline`.
+
+    Only full rounds count: those cut short by the room left, by an end token or by a drafter
+    without ideas verify fewer tokens. None when there was no full round or no plain step.
+    """
+    step, full = baseline.verify_step_seconds(0), run.verify_step_seconds(run.gamma)
+    return full / step if step and full is not None else None
+
+
+def prediction(run: RunFigures, baseline: RunFigures) -> float | None:
+    """The predicted speedup of a finished run, from its own α and costs.
+
+    Model-free drafters often propose fewer than γ tokens or none, so γ is the mean number of
+    drafts per round and v the mean target pass, over the same rounds. What the prediction leaves
+    out (bookkeeping, acceptance that changes along the block) is the gap to the measured speedup.
+    None when α or c cannot be measured.
+    """
+    alpha, gamma, cost = run.acceptance_rate, run.drafts_per_round, cost_ratio(run, baseline)
+    step, verify = baseline.verify_step_seconds(0), run.verify_mean_seconds
+    if alpha is None or gamma is None or cost is None or not step or not verify:
+        return None
+    return predicted_speedup(alpha, gamma, cost, verify / step)

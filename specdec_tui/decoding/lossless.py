@@ -1,0 +1,152 @@
+"""Did a strategy write what the target alone would have written? Checked, not assumed.
+
+In float32 the answer is identity. In half precision a pass over γ+1 tokens uses other matrix
+kernels than a pass over one, so two nearly equal scores can change places. Such a token must
+then be a near-tie of the target's own first choice, and that is what teacher forcing shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from specdec_tui.backends.model import CausalModel
+from specdec_tui.decoding.records import Lossless, LosslessStatus
+from specdec_tui.decoding.sampling import PositionNoise, Sampler, best_ids
+
+CHUNK = 128  # rows scored at once: 128 rows of 150 thousand float32 are 77 MB
+
+
+def near_tie_bound(dtype: torch.dtype) -> float:
+    """The largest gap, in logits, that rounding may explain for a model computing in `dtype`.
+
+    Measured between one pass over 8 tokens and 8 passes over one: 6e-5 in float32, 0.78 in
+    bfloat16 (8 bits of precision; logits near 20 are 0.125 apart). The bounds leave some room
+    above that. float16 has 3 bits more than bfloat16; twice its share covers larger models.
+    Quantized weights do not matter here, only the type of the activations.
+    """
+    return {torch.float32: 1e-3, torch.float64: 1e-6, torch.float16: 0.25}.get(dtype, 1.0)
+
+
+def check(
+    target: CausalModel,
+    prompt_ids: Sequence[int],
+    ids: Sequence[int],
+    reference_ids: Sequence[int] | None,
+    *,
+    sampler: Sampler,
+    rule: str,
+    seed: int,
+    bound: float,
+    cut_short: bool = False,
+) -> Lossless:
+    """Compare a run's new tokens `ids` with the target's own.
+
+    `reference_ids` are the new tokens of the target's run with the same settings, None without
+    such a run. `cut_short` says that one of the two runs was cancelled or failed: then the common
+    prefix decides. Equal runs need no model; others are teacher-forced through the target, in
+    passes of at most `CHUNK` tokens.
+    """
+    if not sampler.is_greedy and rule != "coupled":
+        lossy = rule == "skip-adjustment"
+        detail = (
+            "lossy: without the residual correction the output is not distributed like the target's"
+            if lossy
+            else "same distribution as the target, but other random draws: the texts need not be equal"
+        )
+        return Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail)
+    divergence = None
+    if reference_ids is not None:
+        divergence = first_difference(ids, reference_ids, cut_short)
+        if divergence is None:
+            return Lossless(LosslessStatus.IDENTICAL)
+    gaps: list[float] = []
+    for index, row in enumerate(_rows(target, prompt_ids, ids, sampler, seed)):
+        gap = row.gap(ids[index], bound)
+        if gap is None and index == divergence and reference_ids is not None and index < len(reference_ids):
+            # The run holds the first choice here: it is the reference that took the tie.
+            gap = row.gap(reference_ids[index], bound)
+        if gap is not None:
+            gaps.append(gap)
+    return _verdict(divergence, gaps, bound, len(ids), reference_ids)
+
+
+def first_difference(ids: Sequence[int], reference_ids: Sequence[int], cut_short: bool = False) -> int | None:
+    """Index of the first token that differs (or that only one side has); None when there is none."""
+    for index, (own, other) in enumerate(zip(ids, reference_ids, strict=False)):
+        if own != other:
+            return index
+    return None if cut_short or len(ids) == len(reference_ids) else min(len(ids), len(reference_ids))
+
+
+def _verdict(
+    divergence: int | None, gaps: list[float], bound: float, length: int, reference_ids: Sequence[int] | None
+) -> Lossless:
+    ties, largest = len(gaps), max(gaps, default=0.0)
+    if reference_ids is not None and divergence == min(length, len(reference_ids)):
+        detail = f"ended after {length} tokens, the target's own run after {len(reference_ids)}"
+        return Lossless(LosslessStatus.DIFFERENT, ties, divergence, largest, detail)
+    if largest > bound:
+        ties = sum(gap <= bound for gap in gaps)
+        detail = f"a token scores {largest:.3g} below the target's first choice; rounding explains {bound:g}"
+        return Lossless(LosslessStatus.DIFFERENT, ties, divergence, largest, detail)
+    if ties:
+        detail = f"{ties} near-tie{'s' if ties > 1 else ''} within {bound:g}, 0 errors"
+        return Lossless(LosslessStatus.NEAR_TIES, ties, divergence, largest, detail)
+    return Lossless(LosslessStatus.IDENTICAL, gap=largest, detail="every token is the target's first choice")
+
+
+class _Row:
+    """What the target thinks at one position: `scores` [V], in logits, whose highest is its choice.
+
+    `logits` and `floor` say how close a token is to the edge of the top-k / top-p set. A token just
+    outside the set may have been inside for a pass with other rounding, and one just inside may not.
+    """
+
+    def __init__(self, scores: torch.Tensor, logits: torch.Tensor, floor: float) -> None:
+        self._scores, self._logits, self._floor = scores, logits, floor
+
+    def gap(self, token: int, bound: float) -> float | None:
+        """None for the first choice (lowest id on a tie), else by how much `token` fails to be it."""
+        if best_ids(self._among(self._floor)[None])[0] == token:
+            return None
+        score = float(self._scores[token])
+        # Tokens that rounding may swap with the best one left out of the set bind nobody.
+        left_out = torch.where(self._logits < self._floor, self._logits, -torch.inf).amax()
+        rival = float(self._among(max(self._floor, float(left_out) + bound)).amax())
+        outside = self._floor - float(self._logits[token])
+        return max(rival - score, outside, 0.0)
+
+    def _among(self, floor: float) -> torch.Tensor:
+        return torch.where(self._logits >= floor, self._scores, -torch.inf)
+
+
+def _rows(
+    target: CausalModel, prompt_ids: Sequence[int], ids: Sequence[int], sampler: Sampler, seed: int
+) -> Iterator[_Row]:
+    """One row per new token, of a pass that is fed the run's own tokens."""
+    text = [*prompt_ids, *ids]
+    context = target.open(capacity=len(text))
+    noise = PositionNoise(seed, target.vocab_size, target.device)
+    position = 0
+    for start in range(0, len(text) - 1, CHUNK):
+        fed = text[start : min(start + CHUNK, len(text) - 1)]
+        keep = min(len(fed), max(1, start + len(fed) - len(prompt_ids) + 1))
+        logits = context.extend(fed, keep=keep)
+        if start + len(fed) < len(prompt_ids):
+            continue
+        for row in logits:
+            yield _greedy_row(row) if sampler.is_greedy else _coupled_row(row, sampler, noise.at(position))
+            position += 1
+
+
+def _greedy_row(logits: torch.Tensor) -> _Row:
+    return _Row(logits, logits, -torch.inf)
+
+
+def _coupled_row(logits: torch.Tensor, sampler: Sampler, noise: torch.Tensor) -> _Row:
+    kept = sampler.probabilities(logits) > 0
+    floor = float(logits[kept].min())
+    # T·(logits/T + g): the coupled draw's argmax, in units of logits.
+    return _Row(logits - sampler.temperature * noise.log(), logits, floor)

@@ -1,0 +1,88 @@
+"""The registry of strategies: a new method is one new row here and a drafter of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from specdec_tui.backends.model import CausalModel
+from specdec_tui.decoding.drafters import Drafter, ModelDrafter
+from specdec_tui.decoding.lookup import LookupDrafter
+from specdec_tui.decoding.ngram import NgramDrafter, NgramStore
+from specdec_tui.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What drafters are built from. `width` is the target's vocabulary size; see `ModelDrafter`."""
+
+    settings: Settings
+    width: int
+    drafter_model: CausalModel | None = None
+    shared_ids: torch.Tensor | None = None
+    store: NgramStore | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One row: `runs_on` says which model plays the target, `needs_drafter` that a drafter must be loaded."""
+
+    name: str
+    help: str
+    build: Callable[[Parts], Drafter | None]
+    needs_drafter: bool = False
+    runs_on: str = "target"
+
+
+def _nothing(parts: Parts) -> None:
+    return None
+
+
+def _model(parts: Parts) -> ModelDrafter | None:
+    if parts.drafter_model is None:
+        return None
+    return ModelDrafter(parts.drafter_model, parts.width, parts.shared_ids)
+
+
+def _ngram(parts: Parts) -> NgramDrafter:
+    settings = parts.settings
+    store = new_store(settings) if parts.store is None else parts.store  # an empty store is falsy
+    fallback = _model(parts) if settings.ngram_unknown == "drafter" else None
+    return NgramDrafter(store, settings.top_k_filler, fallback)
+
+
+def _lookup(parts: Parts) -> LookupDrafter:
+    return LookupDrafter(parts.settings.ngram_order)
+
+
+STRATEGIES = {
+    row.name: row
+    for row in (
+        Strategy("target", "the target alone, one token per pass: the baseline", _nothing),
+        Strategy("drafter", "the drafter alone: how fast and how different it is", _nothing, True, "drafter"),
+        Strategy("speculative", "the drafter model drafts, the target verifies", _model, True),
+        Strategy("ngram", "counts of what followed before draft, the target verifies", _ngram),
+        Strategy("lookup", "drafts copied from the text so far, the target verifies", _lookup),
+    )
+}
+
+
+def new_store(settings: Settings) -> NgramStore:
+    """An empty n-gram store as the settings ask for. Its owner keeps it, or calls `reset`, between prompts."""
+    return NgramStore(settings.ngram_order, settings.ngram_storage)
+
+
+def build_drafter(strategy: str, parts: Parts) -> Drafter | None:
+    """The drafter of a strategy, None for those that decode without one.
+
+    ValueError when the strategy is unknown or needs a drafter model and there is none. `ngram` with
+    `ngram_unknown` = drafter just stops drafting at unknown contexts when there is no such model.
+    """
+    row = STRATEGIES.get(strategy)
+    if row is None:
+        raise ValueError(f"unknown strategy '{strategy}': there are {', '.join(STRATEGIES)}")
+    if row.needs_drafter and parts.drafter_model is None:
+        raise ValueError(f"strategy '{strategy}' needs a drafter model, and none is loaded")
+    return row.build(parts)

@@ -1,0 +1,132 @@
+"""The enumerated truth about a tiny model's first tokens, and the test of samples against it.
+
+Written without the package: plain loops over sorted lists, in double precision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from scipy.stats import chisquare
+from tiny_models import FunctionModel, run_lazily
+
+from specdec_tui.decoding.drafters import Drafter
+from specdec_tui.decoding.records import PrefillDone, RoundVerified
+from specdec_tui.decoding.sampling import Sampler
+
+LENGTH = 3
+Text = tuple[int, ...]
+
+
+def process(logits: list[float], sampler: Sampler) -> list[float]:
+    """Temperature, then top-k, then top-p, then softmax. Assumes that no two logits are equal."""
+    scaled = [value / sampler.temperature for value in logits]
+    order = sorted(range(len(scaled)), key=lambda token: -scaled[token])
+    if sampler.processor in ("topk", "topknucleus") and sampler.top_k:
+        order = order[: sampler.top_k]
+    mass = {token: math.exp(scaled[token] - scaled[order[0]]) for token in order}
+    if sampler.processor in ("nucleus", "topknucleus"):
+        total, running, kept = sum(mass.values()), 0.0, []
+        for token in order:
+            kept.append(token)
+            running += mass[token] / total
+            if running >= sampler.top_p:
+                break
+        order = kept
+    total = sum(mass[token] for token in order)
+    return [mass[token] / total if token in order else 0.0 for token in range(len(scaled))]
+
+
+def joint(target: FunctionModel, prompt: list[int], sampler: Sampler, end_ids: frozenset[int]) -> dict[Text, float]:
+    """The probability of each text of `LENGTH` tokens, or fewer where an end token closes it."""
+    found: dict[Text, float] = {}
+
+    def grow(text: Text, probability: float) -> None:
+        if len(text) == LENGTH or (text and text[-1] in end_ids):
+            found[text] = probability
+            return
+        for token, p in enumerate(process(target.row([*prompt, *text]).tolist(), sampler)):
+            if p > 0:
+                grow((*text, token), probability * p)
+
+    grow((), 1.0)
+    return found
+
+
+class RememberingSampler(Sampler):
+    """The same distribution, worked out once per row of a tiny model: thousands of runs get cheap."""
+
+    def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
+        key = (self.processor, self.temperature, self.top_k, self.top_p, logits.shape, logits.numpy().tobytes())
+        if key not in _remembered:
+            _remembered[key] = super().probabilities(logits)
+        return _remembered[key]
+
+
+_remembered: dict[Any, torch.Tensor] = {}
+
+
+def first_tokens(records: Iterator[Any]) -> Text:
+    """The first `LENGTH` new tokens of a run, which is then dropped."""
+    got: list[int] = []
+    for record in records:
+        if isinstance(record, PrefillDone) and record.token:
+            got.append(record.token.id)
+        elif isinstance(record, RoundVerified):
+            got += [token.id for token in record.new_tokens]
+        if len(got) >= LENGTH:
+            break
+    return tuple(got[:LENGTH])
+
+
+def p_value(
+    target: FunctionModel,
+    prompt: list[int],
+    make: Callable[[], Drafter | None],
+    sampler: Sampler,
+    *,
+    rule: str,
+    seeds: range,
+    end_ids: frozenset[int],
+) -> float:
+    """Chi-square of the first tokens of one run per seed against the enumerated truth.
+
+    Six new tokens and three drafts a round, so that the tokens counted come from full rounds too.
+    0.0 when a run says what the target cannot say. Rare texts are pooled.
+    """
+    truth = joint(target, prompt, sampler, end_ids)
+    fast = RememberingSampler(sampler.processor, sampler.temperature, sampler.top_k, sampler.top_p)
+    counts = Counter(
+        first_tokens(
+            run_lazily(
+                target, prompt, make(), sampler=fast, rule=rule, seed=seed, gamma=3, max_new_tokens=6, end_ids=end_ids
+            )
+        )
+        for seed in seeds
+    )
+    if set(counts) - set(truth):
+        return 0.0
+    observed, expected, rare = [], [], [0.0, 0.0]
+    for text, probability in truth.items():
+        if probability * len(seeds) < 5:
+            rare[0] += counts[text]
+            rare[1] += probability * len(seeds)
+        else:
+            observed.append(float(counts[text]))
+            expected.append(probability * len(seeds))
+    if rare[1] > 0:
+        observed.append(rare[0])
+        expected.append(rare[1])
+    scale = sum(observed) / sum(expected)
+    return float(chisquare(observed, [value * scale for value in expected]).pvalue)
+
+
+def agrees(few: int, *arguments: Any, **settings: Any) -> bool:
+    """The rule fixed beforehand: a p-value under 1e-3 must repeat on new seeds, three times as many."""
+    if p_value(*arguments, seeds=range(few), **settings) >= 1e-3:
+        return True
+    return p_value(*arguments, seeds=range(10**6, 10**6 + 3 * few), **settings) >= 1e-3
