@@ -1,0 +1,99 @@
+"""A key/value cache that is rewound by setting an integer. The only module that knows transformers' cache classes.
+
+Transformers' own caches either copy everything at each step (`DynamicCache` concatenates),
+forget what lies behind a sliding window (so a rejected draft cannot be taken back), or mask
+over their whole capacity (`StaticCache`). And what the argument of `crop` means has changed
+between versions. Here every layer writes into a preallocated buffer and hands out the valid
+part. Sliding-window layers keep their full length too: the model's own window mask hides
+what is out of reach, which is what makes their rewinding exact.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import PreTrainedConfig
+from transformers.cache_utils import Cache, DynamicLayer
+
+GROWTH = 256
+"""Tokens by which a full buffer grows at least; it doubles when that is more."""
+
+# Layer types whose whole state is one key and one value per token ("mlp" and "moe" have none).
+_REWINDABLE_LAYER_TYPES = frozenset({"full_attention", "sliding_attention", "chunked_attention", "mlp", "moe"})
+
+
+class RewindableLayer(DynamicLayer):
+    """Keys and values of one layer: buffers of shape [1, heads, capacity, head_dim], `length` of them valid."""
+
+    def __init__(self, capacity: int = GROWTH) -> None:
+        super().__init__()
+        self.capacity = capacity
+        self.length = 0
+        self._buffers: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append [1, heads, n, head_dim] and return views of everything held."""
+        end = self.length + key_states.shape[-2]
+        buffers = self._buffers
+        if buffers is None or end > self.capacity:
+            buffers = self._grow(key_states, value_states, end)
+        key_buffer, value_buffer = buffers
+        key_buffer[:, :, self.length : end].copy_(key_states)
+        value_buffer[:, :, self.length : end].copy_(value_states)
+        self.length = end
+        # Kept as attributes because layers that share keys and values read them from here.
+        self.keys, self.values = key_buffer[:, :, :end], value_buffer[:, :, :end]
+        return self.keys, self.values
+
+    def _grow(self, keys: torch.Tensor, values: torch.Tensor, needed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        old = self._buffers
+        if old is not None:
+            self.capacity = max(2 * self.capacity, self.capacity + GROWTH)
+        self.capacity = max(self.capacity, needed)
+        # Keys and values may differ in width (multi-head latent attention).
+        new_keys, new_values = (
+            states.new_empty((*states.shape[:-2], self.capacity, states.shape[-1])) for states in (keys, values)
+        )
+        if old is not None:
+            new_keys[:, :, : self.length] = old[0][:, :, : self.length]
+            new_values[:, :, : self.length] = old[1][:, :, : self.length]
+        self._buffers = (new_keys, new_values)
+        self.device, self.is_initialized = keys.device, True
+        return self._buffers
+
+    def get_seq_length(self, *args: Any) -> int:
+        return self.length
+
+
+class RewindableCache(Cache):
+    """The cache of one sequence. `capacity` tokens are allocated at first; it grows when they do not suffice."""
+
+    def __init__(self, capacity: int = 0) -> None:
+        capacity = max(capacity, GROWTH)
+        super().__init__(layer_class_to_replicate=lambda: RewindableLayer(capacity))
+
+    def rewind(self, length: int) -> None:
+        """Forget all tokens from index `length` on. O(layers), no copy."""
+        for layer in self.layers:
+            layer.length = min(layer.length, length)
+
+
+def cache_argument(forward: Callable[..., Any]) -> str | None:
+    """What a model's forward calls its key/value cache; None when it takes none that we know."""
+    names = inspect.signature(forward).parameters
+    return next((name for name in ("cache", "past_key_values") if name in names), None)
+
+
+def keeps_only_keys_and_values(config: PreTrainedConfig) -> bool:
+    """Whether a config declares nothing but attention layers.
+
+    Recurrent, convolutional, linear-attention and index states cannot be rewound by a length.
+    A config that declares no layer types is taken at its word; `causal_lm.can_rewind` tries it out.
+    """
+    layer_types = getattr(config, "layer_types", None) or ()
+    return _REWINDABLE_LAYER_TYPES.issuperset(layer_types)

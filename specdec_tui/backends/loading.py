@@ -1,0 +1,120 @@
+"""Load a pair: everything that can be checked is checked before any weights are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from specdec_tui.backends import compatibility, hub, memory
+from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.description import ModelDescription, describe, first_line
+from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
+from specdec_tui.backends.presets import ModelSpec, resolve
+from specdec_tui.backends.quiet import quiet
+from specdec_tui.backends.tokenizer import PromptTokenizer
+from specdec_tui.backends.weights import check_quantization, info_of, load_weights, resolve_dtype
+from specdec_tui.settings import ModelChoice
+
+# Tokens that end a turn in a chat template although some models' configs do not name them.
+_TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A loaded pair. `shared_ids`: bool [target vocabulary], False for ids that no draft may have; None: no such id."""
+
+    target: TransformersModel
+    drafter: TransformersModel | None
+    tokenizer: PromptTokenizer
+    end_ids: frozenset[int]
+    shared_ids: torch.Tensor | None
+    info: PairInfo
+
+
+def load_pair(choice: ModelChoice, progress: ReportProgress) -> Pair:
+    """Load what a choice names. LoadError, with one line that says what is wrong, when it cannot be loaded.
+
+    Nothing is printed; the caller decides about threads and keeps its previous pair until this returns.
+    """
+    try:
+        with quiet():
+            return _load(choice, progress)
+    except LoadError:
+        raise
+    except torch.OutOfMemoryError as error:
+        raise LoadError("Out of memory while the models were loaded. Try a smaller model, dtype or int8.") from error
+    except Exception as error:
+        raise LoadError(f"The models cannot be loaded: {type(error).__name__}: {first_line(error)}") from error
+
+
+def _load(choice: ModelChoice, progress: ReportProgress) -> Pair:
+    spec = resolve(choice)
+    device = memory.resolve_device(choice.device)
+    target = _describe(spec.target, progress)
+    models = [target]
+    shared, notes = compatibility.Compatibility(), list(spec.notes)
+    if spec.drafter is not None:
+        models.append(_describe(spec.drafter, progress, target))
+        shared = compatibility.check(target, models[1])
+        notes += shared.notes
+    for model in models:
+        check_quantization(model)
+    dtype = resolve_dtype(choice.dtype, device)
+    needs = [memory.estimate(m.spec.name, m.config, dtype, m.spec.quantization) for m in models]
+    places = memory.place(needs, device, target.spec.quantization)
+    notes += [place.note for place in places if place.note]
+
+    loaded: list[TransformersModel] = []
+    infos: list[ModelInfo] = []
+    models = [_with_weights(model, progress) for model in models]
+    for index, (model, need, place) in enumerate(zip(models, needs, places, strict=True)):
+        progress(Progress(f"Loading {model.spec.name}", (index + 0.1) / len(models)))
+        weights = load_weights(model, dtype, place)
+        progress(Progress(f"Trying {model.spec.name}", (index + 0.9) / len(models)))
+        runnable = TransformersModel(weights)
+        if not runnable.rewindable:
+            notes.append(
+                f"{model.spec.name} keeps a state that cannot be rewound: it recomputes the text at each step."
+            )
+        loaded.append(runnable)
+        infos.append(info_of(model, weights, need.parameters, runnable.context_length))
+    progress(Progress("Ready", 1.0))
+
+    tokenizer = PromptTokenizer(target.tokenizer)
+    drafter_info = infos[1] if len(infos) == 2 else None
+    mask = shared.shared_ids(loaded[0].vocab_size)
+    return Pair(
+        target=loaded[0],
+        drafter=loaded[1] if len(loaded) == 2 else None,
+        tokenizer=tokenizer,
+        end_ids=end_ids(loaded[0].model, target.tokenizer),
+        shared_ids=None if mask is None else mask.to(loaded[0].device),
+        info=PairInfo(infos[0], drafter_info, tokenizer.has_chat_template, tuple(notes)),
+    )
+
+
+def _describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription | None = None) -> ModelDescription:
+    progress(Progress(f"Reading {spec.name}"))
+    return describe(spec, progress, like)
+
+
+def _with_weights(model: ModelDescription, progress: ReportProgress) -> ModelDescription:
+    return ModelDescription(model.spec, hub.fetch_weights(model.location, progress), model.config, model.tokenizer)
+
+
+def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """All ids that end a text: of the generation config, config and tokenizer, and of the template's turns."""
+    found: set[int] = set()
+    for source in (model.generation_config, model.config.get_text_config(decoder=True), tokenizer):
+        value = getattr(source, "eos_token_id", None)
+        if value is not None:
+            found |= set(value) if isinstance(value, Iterable) else {value}
+    template = tokenizer.chat_template
+    if template:
+        text = "".join(template.values()) if isinstance(template, dict) else template
+        vocabulary = tokenizer.get_vocab()
+        found |= {vocabulary[token] for token in _TURN_ENDS if token in text and token in vocabulary}
+    return frozenset(int(token) for token in found)

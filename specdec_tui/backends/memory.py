@@ -1,0 +1,181 @@
+"""How much memory a model takes, how much there is, and so where it goes. Decided before any weights load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import accelerate
+import psutil
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedConfig
+
+from specdec_tui.backends.causal_lm import context_length_of
+from specdec_tui.backends.pair import LoadError
+
+# Bytes a quantized weight takes, its scales included (bitsandbytes: one float per row, per 64 weights).
+_QUANTIZED_BYTES = {"int8": 1.01, "int4": 0.5 + 4 / 64}
+_QUANTIZED_LAYERS = ("Linear", "Conv1D")
+_PLANNED_TOKENS = 4096
+_HEADROOM = 1.05
+_RESERVED_BYTES = 256 << 20  # activations, kernels' workspaces
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What one model needs: weights, and keys and values per token of context, in bytes."""
+
+    name: str
+    parameters: int
+    weight_bytes: int
+    cache_bytes_per_token: int
+    context_length: int | None = None
+
+    @property
+    def total_bytes(self) -> int:
+        """Weights and the cache of a conversation of up to 4,096 tokens, with some headroom."""
+        tokens = min(self.context_length or _PLANNED_TOKENS, _PLANNED_TOKENS)
+        return int(self.weight_bytes * _HEADROOM) + tokens * self.cache_bytes_per_token
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a model goes: on one `device`, or spread by accelerate within `max_memory` (bytes per device)."""
+
+    device: str
+    max_memory: dict[int | str, int] | None = None
+    note: str = ""
+
+
+def estimate(name: str, config: PreTrainedConfig, dtype: torch.dtype, quantization: str) -> Estimate:
+    """Count a model's weights by building it without memory (on the meta device)."""
+    with accelerate.init_empty_weights():
+        model = AutoModelForCausalLM.from_config(config)
+    head = model.get_output_embeddings()
+    tied = head is not None and getattr(config.get_text_config(decoder=True), "tie_word_embeddings", False)
+    stored = _stored_bytes(config)
+    parameters, weight_bytes = 0, 0.0
+    for module in model.modules():
+        if tied and module is head:
+            continue
+        count = sum(parameter.numel() for parameter in module.parameters(recurse=False))
+        parameters += count
+        each = float(dtype.itemsize)
+        if type(module).__name__ in _QUANTIZED_LAYERS and module is not head:
+            each = _QUANTIZED_BYTES.get(quantization, stored or each)
+        weight_bytes += count * each
+    text_config = config.get_text_config(decoder=True)
+    return Estimate(
+        name, parameters, int(weight_bytes), _cache_bytes(text_config, dtype), context_length_of(text_config)
+    )
+
+
+def _stored_bytes(config: PreTrainedConfig) -> float | None:
+    """Bytes a weight takes in a checkpoint that is quantized already; None for a plain one."""
+    quantized: Any = getattr(config, "quantization_config", None)
+    if quantized is None:
+        return None
+    values = quantized if isinstance(quantized, dict) else quantized.to_dict()
+    bits = values.get("bits") or values.get("w_bit")
+    if not bits:
+        bits = 4 if values.get("load_in_4bit") or values.get("quant_method") == "mxfp4" else 8
+    return float(bits) / 8
+
+
+def _cache_bytes(config: PreTrainedConfig, dtype: torch.dtype) -> int:
+    layers = getattr(config, "num_hidden_layers", 0) or 0
+    heads = getattr(config, "num_attention_heads", None) or 1
+    width = getattr(config, "head_dim", None) or (getattr(config, "hidden_size", 0) or 0) // heads
+    groups = getattr(config, "num_key_value_heads", None) or heads
+    return 2 * layers * groups * width * dtype.itemsize
+
+
+def resolve_device(asked: str) -> str:
+    """`auto`, `cpu`, `cuda` or `cuda:N` -> `cpu`, `cuda` (any of several) or `cuda:N`; LoadError when it is absent."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if asked == "auto":
+        return "cuda" if count else "cpu"
+    if asked.startswith("cuda"):
+        if not count:
+            raise LoadError(f"device: '{asked}' was asked for and there is no CUDA GPU: use 'cpu' or 'auto'.")
+        _, _, index = asked.partition(":")
+        if index and int(index) >= count:
+            names = ", ".join(f"cuda:{i}" for i in range(count))
+            raise LoadError(f"device: there is no '{asked}': this machine has {names}.")
+    return asked
+
+
+def available_bytes(device: str) -> int:
+    """Free memory of `cpu` (the container's limit counts) or `cuda:N`."""
+    if device.startswith("cuda"):
+        return int(torch.cuda.mem_get_info(torch.device(device))[0])
+    return min(psutil.virtual_memory().available, _container_bytes())
+
+
+def _container_bytes(root: Path = Path("/sys/fs/cgroup")) -> int:
+    """What a container may still use (cgroup v2): the kernel ends a process that takes more."""
+    try:
+        limit = (root / "memory.max").read_text().strip()
+        if limit == "max":
+            return 2**63
+        used = int((root / "memory.current").read_text())
+        # Cached files count as used, and are given back when needed.
+        statistics = dict(line.split() for line in (root / "memory.stat").read_text().splitlines())
+        return int(limit) - used + int(statistics.get("inactive_file", 0)) + int(statistics.get("active_file", 0))
+    except (OSError, ValueError):
+        return 2**63
+
+
+def place(needs: Sequence[Estimate], device: str, quantization: str = "none") -> list[Placement]:
+    """One placement for each model (the target first, whose quantization is given).
+
+    All on one device when they fit; else the target spread over all GPUs and the CPU, which
+    accelerate's `device_map` does. LoadError with the numbers when they cannot fit.
+    """
+    if device == "cpu":
+        free = {"cpu": available_bytes("cpu")}
+        if _sum(needs) > free["cpu"]:
+            raise LoadError(_impossible(needs, free))
+        return [Placement("cpu")] * len(needs)
+    names = [device] if ":" in device else [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+    free = {name: available_bytes(name) for name in names}
+    roomiest = max(names, key=lambda name: free[name])
+    if _sum(needs) + _RESERVED_BYTES <= free[roomiest]:
+        return [Placement(roomiest)] * len(needs)
+    target, *others = needs
+    room = {name: size - _RESERVED_BYTES for name, size in free.items()}
+    room[roomiest] -= _sum(others)
+    room = {name: max(0, size) for name, size in room.items()}
+    on_gpus = target.total_bytes <= sum(room.values())
+    if not on_gpus:
+        room["cpu"] = free["cpu"] = available_bytes("cpu")
+    if target.total_bytes > sum(room.values()) or _sum(others) > free[roomiest]:
+        raise LoadError(_impossible(needs, free))
+    if not on_gpus and quantization != "none":
+        raise LoadError(f"{_impossible(needs, free)} A quantized target cannot be moved to the CPU in part.")
+    note = (
+        f"{target.name} does not fit one GPU and is spread over {len(names)} of them."
+        if on_gpus
+        else f"{target.name} does not fit the GPU memory: a part of it runs on the CPU, which is slow."
+    )
+    limits: dict[int | str, int] = {
+        name if name == "cpu" else int(name.partition(":")[2]): size for name, size in room.items()
+    }
+    return [Placement(roomiest, limits, note), *(Placement(roomiest) for _ in others)]
+
+
+def _sum(needs: Sequence[Estimate]) -> int:
+    return sum(need.total_bytes for need in needs)
+
+
+def _impossible(needs: Sequence[Estimate], free: dict[str, int]) -> str:
+    wanted = " + ".join(f"{need.name} {gigabytes(need.total_bytes)}" for need in needs)
+    have = ", ".join(f"{name} {gigabytes(size)}" for name, size in free.items())
+    return f"Not enough memory: {wanted} needed, {have} free. Choose a smaller model, dtype or quantization."
+
+
+def gigabytes(size: float) -> str:
+    """A size for a person: `6.4 GB`."""
+    return f"{size / 1e9:.1f} GB"

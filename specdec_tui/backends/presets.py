@@ -1,0 +1,111 @@
+"""The built-in pairs, and how a choice becomes two model specifications. No torch here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec_tui.backends.pair import LoadError
+from specdec_tui.settings import ModelChoice
+
+DEMO_TARGET = "demo-target"
+DEMO_DRAFTER = "demo-drafter"
+"""Sources that are not on a hub: the built-in pair (`backends.demo` finds their folders)."""
+
+NO_DRAFTER = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A pair known to work together; `quantization` is what it is meant to be loaded with."""
+
+    name: str
+    target: str
+    drafter: str
+    quantization: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """One model to load: `source` is a hub id, a folder, a GGUF file or a built-in name."""
+
+    source: str
+    dtype: str
+    device: str
+    quantization: str
+
+    @property
+    def name(self) -> str:
+        """What to call it on the screen."""
+        return {DEMO_TARGET: "SmolLM2-135M-Instruct (demo)", DEMO_DRAFTER: "demo drafter"}.get(self.source, self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class PairSpec:
+    """What to load; no drafter means that only strategies without one can run."""
+
+    target: ModelSpec
+    drafter: ModelSpec | None
+    notes: tuple[str, ...] = ()
+
+
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            "demo", DEMO_TARGET, DEMO_DRAFTER, "none", "built in: SmolLM2 135M Instruct and a tiny drafter, on a CPU"
+        ),
+        Preset(
+            "llama3.2",
+            "meta-llama/Llama-3.2-3B-Instruct",
+            "meta-llama/Llama-3.2-1B-Instruct",
+            "int8",
+            "Llama 3.2 3B and 1B Instruct in int8 (gated: accept its licence on the hub)",
+        ),
+        Preset("gpt2", "openai-community/gpt2-xl", "openai-community/gpt2", "none", "GPT-2 XL and GPT-2, no chat"),
+        Preset(
+            "qwen2.5",
+            "Qwen/Qwen2.5-7B-Instruct",
+            "Qwen/Qwen2.5-0.5B-Instruct",
+            "none",
+            "Qwen2.5 7B and 0.5B Instruct (vocabularies padded to different sizes)",
+        ),
+        Preset(
+            "smollm2",
+            "HuggingFaceTB/SmolLM2-1.7B-Instruct",
+            "HuggingFaceTB/SmolLM2-135M-Instruct",
+            "none",
+            "SmolLM2 1.7B and 135M Instruct",
+        ),
+    )
+}
+
+
+def resolve(choice: ModelChoice) -> PairSpec:
+    """The two models of a choice.
+
+    A target or drafter that was named takes the place of the preset's. A preset's drafter fits
+    the preset's target only: another target runs without a drafter unless one is named too, and
+    the same holds for the preset's quantization. The quantization of one model wins over that of
+    both, which wins over the preset's. LoadError when there is no target.
+    """
+    preset = PRESETS[choice.preset]
+    notes: list[str] = []
+    if choice.target.lower() == NO_DRAFTER:
+        raise LoadError("target: 'none' is not a model: every strategy needs a target")
+    target = choice.target or preset.target
+    drafter = choice.drafter or preset.drafter
+    if choice.target and choice.target != preset.target and not choice.drafter:
+        drafter = NO_DRAFTER
+        notes.append("No drafter: a target was given without one. Name one with --drafter for speculative decoding.")
+
+    def spec(source: str, own_quantization: str, presets_source: str) -> ModelSpec:
+        default = preset.quantization if source == presets_source else "none"
+        quantization = own_quantization or choice.quantize or default
+        return ModelSpec(source, choice.dtype, choice.device, quantization)
+
+    return PairSpec(
+        spec(target, choice.target_quantize, preset.target),
+        None if drafter.lower() == NO_DRAFTER else spec(drafter, choice.drafter_quantize, preset.drafter),
+        tuple(notes),
+    )

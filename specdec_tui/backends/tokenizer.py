@@ -1,0 +1,135 @@
+"""Text to ids and back: prompts with the chat template applied once, and text that grows token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from transformers import PreTrainedTokenizerBase
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+Turn = tuple[str, str]
+"""One exchange of a conversation: what the user wrote, what the model answered."""
+
+
+class IncrementalText:
+    """The text of a growing sequence of ids, piece by piece.
+
+    The pieces joined, and `rest()`, are `decode(all ids)`, special tokens included. A token that ends
+    inside a character has the piece ""; the token that completes it carries the character.
+    (One exception that no streaming decoder can avoid: where a tokenizer falls back to bytes, a run
+    of byte tokens that turns out invalid takes back characters that were valid before.)
+
+    Ids cannot be decoded one by one: spaces, merges and characters depend on their neighbours. So a
+    short window of the last ids is decoded each time, and what it adds is the piece; it starts at a
+    token where the text was whole, which makes the cost of a token independent of the length.
+    """
+
+    _WINDOW = 12  # ids after which the window is shortened
+    _PATIENCE = 24  # ids without a whole character after which they are taken to be invalid bytes
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._window: list[int] = []
+        self._shown = 0  # characters of the window's text that were given out
+        self._whole = 0  # ids of the window at the last place where its text was settled
+        self._held = ""  # text that waits for the rest of a character
+
+    def push(self, ids: Iterable[int]) -> tuple[str, ...]:
+        """Append ids and return the piece of each."""
+        return tuple(self._append(token) for token in ids)
+
+    def peek(self, ids: Iterable[int]) -> tuple[str, ...]:
+        """The pieces that `push` would return, without appending (drafts that were not accepted)."""
+        return self.fork().push(ids)
+
+    def fork(self) -> IncrementalText:
+        """An independent copy."""
+        copy = IncrementalText(self._tokenizer)
+        copy._window = self._window.copy()
+        copy._shown, copy._whole, copy._held = self._shown, self._whole, self._held
+        return copy
+
+    def rest(self) -> str:
+        """What a sequence that ends here still owes: replacement characters for an unfinished character."""
+        return self._held
+
+    def _append(self, token: int) -> str:
+        self._window.append(token)
+        text = decode(self._tokenizer, self._window)
+        if not text.endswith(REPLACEMENT):
+            sure, settled = len(text), True
+        elif len(self._window) - self._whole < self._PATIENCE:
+            sure, settled = len(text.rstrip(REPLACEMENT)), False
+        else:  # only the last of them can still become a character
+            sure, settled = len(text) - 1, True
+        piece, self._held = text[self._shown : sure], text[max(self._shown, sure) :]
+        self._shown = max(self._shown, sure)
+        if settled:
+            if len(self._window) > self._WINDOW:
+                self._shorten(len(text))
+            self._whole = len(self._window)
+        return piece
+
+    def _shorten(self, characters: int) -> None:
+        """Drop the ids before the last settled place, where a character starts, and count again what was shown."""
+        ahead = characters - self._shown
+        self._window = self._window[self._whole :]
+        self._shown = len(decode(self._tokenizer, self._window)) - ahead
+
+
+def decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
+    """The text of ids, exactly as the tokens spell it."""
+    return tokenizer.decode(ids, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False)
+
+
+class PromptTokenizer:
+    """The target's tokenizer as the session uses it. Ids are the target's."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.tokenizer = tokenizer
+
+    @property
+    def has_chat_template(self) -> bool:
+        return bool(self.tokenizer.chat_template)
+
+    def encode(self, prompt: str, history: Sequence[Turn] = (), chat: bool = True) -> tuple[list[int], str]:
+        """Ids of a prompt and the exact text they stand for.
+
+        With `chat` and a chat template, the template is applied once to the history and the prompt,
+        up to where the answer starts; the template writes the special tokens, so the tokenizer adds
+        none (no second beginning-of-sequence token). Otherwise the text is the prompt alone, with
+        the tokenizer's own special tokens. A prompt with no token at all becomes the one that
+        begins (or ends) a sequence, since a model needs something to start from.
+        ValueError when the template refuses the conversation.
+        """
+        if chat and self.has_chat_template:
+            text = self._apply_template(prompt, history)
+            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        else:
+            ids = self.tokenizer(prompt)["input_ids"]
+            text = self.decode(ids)
+        if not ids:
+            first = self.tokenizer.bos_token_id
+            first = self.tokenizer.eos_token_id if first is None else first
+            ids = [0 if first is None else first]
+            text = self.decode(ids)
+        return list(ids), text
+
+    def _apply_template(self, prompt: str, history: Sequence[Turn]) -> str:
+        messages: list[dict[str, str]] = []
+        for question, answer in history:
+            messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+        messages.append({"role": "user", "content": prompt})
+        try:
+            text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # a template is a program of the model's author: it may raise anything
+            raise ValueError(f"the chat template cannot format this conversation: {error}") from error
+        return str(text)
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
+        return decode(self.tokenizer, ids, skip_special_tokens)
+
+    def stream(self) -> IncrementalText:
+        """Text for a new sequence of ids."""
+        return IncrementalText(self.tokenizer)

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import constants
+from tiny_transformers import tiny_tokenizer
+
+from specdec_tui.backends import hub
+from specdec_tui.backends.pair import LoadError, Progress
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty hub cache, and no network."""
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return folder
+
+
+def put(cache: Path, hub_id: str, model: Path) -> Path:
+    """Lay a model folder out as the hub cache does."""
+    repository = cache / f"models--{hub_id.replace('/', '--')}"
+    snapshot = repository / "snapshots" / COMMIT
+    shutil.copytree(model, snapshot)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(COMMIT)
+    (repository / "blobs").mkdir()
+    return snapshot
+
+
+def silent(progress: Progress) -> None:
+    """Nobody watches."""
+
+
+def test_a_cached_model_is_found_and_complete_without_network(hub_cache: Path, save_model: Any) -> None:
+    snapshot = put(hub_cache, "someone/tiny", save_model("tiny"))
+    location = hub.fetch_weights(hub.locate("someone/tiny", silent), silent)
+    assert location.folder == snapshot and location.hub_id == "someone/tiny"
+
+
+def test_cached_models_lists_complete_causal_models_only(hub_cache: Path, save_model: Any) -> None:
+    tiny = save_model("tiny")
+    put(hub_cache, "someone/tiny", tiny)
+    (put(hub_cache, "someone/half", tiny) / "model.safetensors").unlink()
+    encoder = put(hub_cache, "someone/encoder", tiny) / "config.json"
+    encoder.write_text(json.dumps(json.loads(encoder.read_text()) | {"architectures": ["BertModel"]}))
+    (model,) = hub.cached_models(hub_cache)
+    assert (model.name, model.model_type) == ("someone/tiny", "llama")
+    assert model.size_bytes >= (tiny / "model.safetensors").stat().st_size
+
+
+def test_without_a_cache_no_model_is_listed(tmp_path: Path) -> None:
+    assert hub.cached_models(tmp_path / "absent") == []
+
+
+def test_a_model_that_is_not_cached_says_so_when_the_hub_is_out_of_reach(hub_cache: Path) -> None:
+    with pytest.raises(LoadError, match="not in the local cache, and the hub cannot be reached"):
+        hub.locate("someone/else", silent)
+
+
+def test_a_cached_model_without_weights_says_so_when_the_hub_is_out_of_reach(hub_cache: Path, save_model: Any) -> None:
+    (put(hub_cache, "someone/half", save_model("tiny")) / "model.safetensors").unlink()
+    with pytest.raises(LoadError, match="there are no weights"):
+        hub.fetch_weights(hub.locate("someone/half", silent), silent)
+
+
+@pytest.mark.parametrize("source", ["/nowhere/model", "./nowhere", "a/b/c", "what is this"])
+def test_what_is_neither_a_folder_nor_a_hub_id_is_named_so(source: str) -> None:
+    with pytest.raises(LoadError, match="no such folder"):
+        hub.locate(source, silent)
+
+
+def test_a_missing_gguf_file_is_named_so() -> None:
+    with pytest.raises(LoadError, match="no such GGUF file"):
+        hub.locate("nowhere/model.gguf", silent)
+
+
+def test_a_gguf_file_is_its_own_weights(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    location = hub.fetch_weights(hub.locate(str(tmp_path / "model.gguf"), silent), silent)
+    assert (location.folder, location.gguf_file) == (tmp_path, "model.gguf")
+
+
+def test_a_folder_without_a_config_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match=r"no config\.json"):
+        hub.locate(str(tmp_path), silent)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(save_model: Any) -> None:
+    folder = save_model("tiny")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(LoadError, match="no tokenizer"):
+        hub.locate(str(folder), silent)
+
+
+def test_a_missing_shard_is_named(tmp_path: Path) -> None:
+    tiny_tokenizer().save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}})
+    )
+    (tmp_path / "model-1.safetensors").touch()
+    with pytest.raises(LoadError, match=r"1 weight file\(s\) are missing: model-2.safetensors"):
+        hub.fetch_weights(hub.locate(str(tmp_path), silent), silent)
+
+
+def test_download_bars_report_bytes_and_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    seen: list[Progress] = []
+    bar_class = hub._reporting_bar("Downloading x", seen.append)
+    files = bar_class(total=3, desc="Fetching 3 files")
+    with bar_class(total=0, initial=0, unit="B", unit_scale=True, desc="bytes") as bar:
+        bar.total += 200
+        bar.refresh()
+        bar.update(50)
+        files.update(1)
+        bar.set_description("half")
+        bar.update(150)
+    files.close()
+    assert [progress.fraction for progress in seen] == [0.25, 1.0]
+    assert capfd.readouterr() == ("", "")

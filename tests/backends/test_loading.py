@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from tiny_transformers import tiny_model, tiny_tokenizer
+
+from specdec_tui.backends import loading, memory, weights
+from specdec_tui.backends.loading import Pair, load_pair
+from specdec_tui.backends.pair import LoadError, Progress
+from specdec_tui.settings import ModelChoice
+
+
+def load(target: Path, drafter: Path | None = None, **choice: str) -> Pair:
+    named = ModelChoice(target=str(target), drafter=str(drafter or ""), **({"device": "cpu"} | choice))
+    return load_pair(named, lambda progress: None)
+
+
+def change_config(folder: Path, **values: Any) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+@pytest.fixture
+def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused here must be refused before any weights are read."""
+
+    def fail(*arguments: object) -> None:
+        raise AssertionError("weights were loaded")
+
+    monkeypatch.setattr(loading, "load_weights", fail)
+
+
+def test_a_pair_of_folders_loads_and_says_what_was_loaded(save_model: Any) -> None:
+    steps: list[Progress] = []
+    target, drafter = save_model("target"), save_model("drafter", num_hidden_layers=1)
+    pair = load_pair(ModelChoice(target=str(target), drafter=str(drafter), device="cpu"), steps.append)
+    info = pair.info.target
+    assert (info.name, info.device, info.dtype, info.quantization) == (str(target), "cpu", "float32", "none")
+    assert info.parameters == pair.target.model.num_parameters() and info.memory_bytes >= 4 * info.parameters
+    assert info.context_length == 128 and pair.info.chat_template
+    assert pair.drafter is not None and pair.info.drafter is not None
+    assert pair.info.drafter.parameters < info.parameters
+    assert steps[-1] == Progress("Ready", 1.0)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "mistral", "gemma2", "gpt2", "mamba"])
+def test_every_family_loads_as_target_and_drafter(save_model: Any, kind: str) -> None:
+    folder = save_model("model", kind)
+    pair = load(folder, folder)
+    assert pair.drafter is not None and pair.drafter.model is not pair.target.model
+    assert pair.target.rewindable == (kind != "mamba")
+    assert any("cannot be rewound" in note for note in pair.info.notes) == (kind == "mamba")
+
+
+def test_nothing_is_printed_while_models_load(save_model: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    target, drafter = save_model("target"), save_model("drafter")
+    capfd.readouterr()
+    load(target, drafter)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_all_end_tokens_are_found_wherever_they_are_named(save_model: Any) -> None:
+    folder = save_model("target")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 9]}))
+    change_config(folder, eos_token_id=11)
+    # </s> of the tokenizer, <|im_end|> of the chat template
+    assert load(folder).end_ids == {7, 9, 11, 1, 3}
+
+
+def test_a_model_without_a_chat_template_ends_no_turns(save_model: Any) -> None:
+    pair = load(save_model("target", tokenizer=tiny_tokenizer(chat_template=None)))
+    assert not pair.info.chat_template
+    assert pair.end_ids == {1}
+
+
+def test_ids_of_one_side_are_masked_in_the_targets_vocabulary(save_model: Any) -> None:
+    pair = load(save_model("target", vocab_size=384), save_model("drafter", tokenizer=tiny_tokenizer("<tool>")))
+    assert pair.shared_ids is not None and pair.shared_ids.shape == (384,)
+    assert int((~pair.shared_ids).sum()) == 1
+
+
+def test_a_dtype_that_was_asked_for_is_the_one_that_was_loaded(save_model: Any) -> None:
+    pair = load(save_model("target"), dtype="bfloat16")
+    assert pair.info.target.dtype == "bfloat16" and pair.target.dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("device", "bf16", "dtype"),
+    [
+        ("cpu", True, torch.float32),
+        ("cuda:0", True, torch.bfloat16),
+        ("cuda:0", False, torch.float16),
+    ],
+)
+def test_the_automatic_dtype_suits_the_device(
+    monkeypatch: pytest.MonkeyPatch, device: str, bf16: bool, dtype: torch.dtype
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: bf16)
+    assert weights.resolve_dtype("auto", device) is dtype
+
+
+@pytest.mark.parametrize(("quantization", "share"), [("int8", 0.75), ("int4", 0.65)])
+def test_quantized_models_are_smaller_and_still_rewind_exactly(
+    save_model: Any, quantization: str, share: float
+) -> None:
+    pytest.importorskip("bitsandbytes")
+    folder = save_model("target", hidden_size=64, intermediate_size=256, num_hidden_layers=4)
+    plain, pair = load(folder), load(folder, quantize=quantization)
+    assert pair.info.target.quantization == quantization and pair.target.rewindable
+    assert pair.target.dtype is torch.int8 and plain.target.dtype is torch.float32
+    assert pair.info.target.dtype == "float32"
+    assert pair.info.target.memory_bytes < share * plain.info.target.memory_bytes
+
+
+def test_a_gguf_file_loads_dequantized_in_the_dtype_asked_for(tiny_gguf: Path) -> None:
+    pair = load(tiny_gguf, dtype="bfloat16")
+    assert pair.info.target.dtype == "bfloat16"
+    assert all(parameter.dtype is torch.bfloat16 for parameter in pair.target.model.parameters())
+
+
+@pytest.mark.usefixtures("no_weights")
+class TestRefusedBeforeWeights:
+    def test_a_gguf_file_that_is_to_be_quantized_again(self, tiny_gguf: Path) -> None:
+        with pytest.raises(LoadError, match="--quantize cannot"):
+            load(tiny_gguf, quantize="int8")
+
+    def test_an_encoder_decoder_model(self, tmp_path: Path) -> None:
+        transformers.T5Config(d_model=8, num_layers=1, num_heads=1).save_pretrained(tmp_path)
+        tiny_tokenizer().save_pretrained(tmp_path)
+        with pytest.raises(LoadError, match=r"encoder-decoder model \(t5\)"):
+            load(tmp_path)
+
+    def test_a_model_that_is_no_language_model(self, tmp_path: Path) -> None:
+        transformers.ViTConfig(hidden_size=8, num_hidden_layers=1).save_pretrained(tmp_path)
+        tiny_tokenizer().save_pretrained(tmp_path)
+        with pytest.raises(LoadError, match="no causal language model"):
+            load(tmp_path)
+
+    def test_an_unknown_architecture(self, save_model: Any) -> None:
+        folder = save_model("target")
+        change_config(folder, model_type="quantum")
+        with pytest.raises(LoadError, match=r"not known to transformers \d"):
+            load(folder)
+
+    def test_a_model_that_needs_program_code_of_its_own(self, save_model: Any) -> None:
+        folder = save_model("target")
+        change_config(folder, model_type="own", auto_map={"AutoConfig": "own.OwnConfig"})
+        with pytest.raises(LoadError, match="program code"):
+            load(folder)
+
+    def test_a_damaged_config(self, save_model: Any) -> None:
+        folder = save_model("target")
+        (folder / "config.json").write_text("{")
+        with pytest.raises(LoadError, match="config cannot be read"):
+            load(folder)
+
+    def test_a_damaged_tokenizer(self, save_model: Any) -> None:
+        folder = save_model("target")
+        (folder / "tokenizer.json").write_text("{")
+        with pytest.raises(LoadError, match="tokenizer cannot be read"):
+            load(folder)
+
+    def test_a_drafter_of_another_family(self, save_model: Any) -> None:
+        target = save_model("target", tokenizer=tiny_tokenizer("<a>"))
+        with pytest.raises(LoadError, match="do not share a tokenizer"):
+            load(target, save_model("drafter", tokenizer=tiny_tokenizer("<b>")))
+
+    def test_a_gpu_that_is_not_there(self, save_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        with pytest.raises(LoadError, match="no CUDA GPU"):
+            load(save_model("target"), device="cuda:7")
+
+    def test_a_model_larger_than_the_memory(self, save_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(memory, "available_bytes", lambda device: 1000)
+        with pytest.raises(LoadError, match="Not enough memory"):
+            load(save_model("target"))
+
+    def test_a_model_without_weights(self, save_model: Any) -> None:
+        folder = save_model("target")
+        (folder / "model.safetensors").unlink()
+        with pytest.raises(LoadError, match="no weights"):
+            load(folder)
+
+    def test_a_checkpoint_that_is_quantized_already(self, save_model: Any) -> None:
+        folder = save_model("target")
+        change_config(folder, quantization_config={"quant_method": "gptq", "bits": 4})
+        with pytest.raises(LoadError, match=r"quantized already \(gptq\)"):
+            load(folder, quantize="int8")
+
+
+def test_damaged_weights_are_one_clear_line(save_model: Any) -> None:
+    folder = save_model("target")
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(LoadError, match="weights cannot be loaded") as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_that_do_not_belong_to_the_config_are_refused(save_model: Any) -> None:
+    folder = save_model("target")
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.layers.1.self_attn.q_proj.weight"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(LoadError, match=r"lack model\.layers\.1\.self_attn\.q_proj\.weight"):
+        load(folder)
+
+
+def test_a_drafter_may_be_larger_than_the_target(save_model: Any) -> None:
+    pair = load(save_model("target", num_hidden_layers=1), save_model("drafter"))
+    assert pair.info.drafter is not None and pair.info.drafter.parameters > pair.info.target.parameters
+
+
+def test_running_out_of_memory_is_said_plainly(save_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore")
+
+    monkeypatch.setattr(weights.AutoModelForCausalLM, "from_pretrained", fail)
+    with pytest.raises(LoadError, match="out of memory on cpu"):
+        load(save_model("target"))
+
+
+def test_the_models_that_load_give_what_was_saved(save_model: Any) -> None:
+    pair = load(save_model("target"))
+    for ours, saved in zip(pair.target.model.parameters(), tiny_model("llama").parameters(), strict=True):
+        assert torch.equal(ours, saved)

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from tiny_transformers import tiny_tokenizer
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from specdec_tui.backends.demo import drafter_folder
+from specdec_tui.backends.tokenizer import IncrementalText, PromptTokenizer, decode
+
+TEXT = "Hi 😀👩‍👩‍👧! 世界, naïve café — العربية 12345\n\n\tdéjà vu ﷽ 🇩🇪 e\u0301 x" * 3
+
+
+def byte_fallback_tokenizer() -> PreTrainedTokenizerFast:
+    """As sentencepiece models of the Llama 2 kind have it: word pieces with ▁, and bytes for all else."""
+    words = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "▁",
+        "▁the",
+        "▁cat",
+        "▁sat",
+        "a",
+        "世",
+    ]
+    vocabulary = {word: index for index, word in enumerate(words)}
+    vocabulary |= {c: len(vocabulary) + i for i, c in enumerate("thecsdo")}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+def word_piece_tokenizer() -> PreTrainedTokenizerFast:
+    words = ["[UNK]", "the", "cat", "##s", "sat", ".", "##ting"]
+    tokenizer = Tokenizer(models.WordPiece({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.decoder = decoders.WordPiece()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
+
+
+TOKENIZERS = {
+    "byte-level": tiny_tokenizer,
+    "demo": lambda: AutoTokenizer.from_pretrained(drafter_folder()),
+    "byte fallback": byte_fallback_tokenizer,
+    "word pieces": word_piece_tokenizer,
+}
+
+
+@pytest.fixture(params=TOKENIZERS, scope="module")
+def tokenizer(request: pytest.FixtureRequest) -> PreTrainedTokenizerBase:
+    return TOKENIZERS[request.param]()
+
+
+def test_the_pieces_of_a_text_are_exactly_the_text(tokenizer: PreTrainedTokenizerBase) -> None:
+    ids = tokenizer(TEXT + " the cat sat the cats")["input_ids"]
+    text = IncrementalText(tokenizer)
+    assert "".join(text.push(ids)) + text.rest() == decode(tokenizer, ids)
+
+
+# Where bytes are the fallback, an unfinished run of byte tokens takes back what was whole: see the class.
+@pytest.mark.parametrize("name", [name for name in TOKENIZERS if name != "byte fallback"])
+def test_after_every_token_the_pieces_and_the_rest_are_the_text_so_far(name: str) -> None:
+    tokenizer = TOKENIZERS[name]()
+    ids = tokenizer(TEXT)["input_ids"]
+    text, shown = IncrementalText(tokenizer), ""
+    for count, token in enumerate(ids, start=1):
+        shown += "".join(text.push([token]))
+        assert shown + text.rest() == decode(tokenizer, ids[:count])
+
+
+def test_random_ids_and_lone_bytes_come_out_exactly(tokenizer: PreTrainedTokenizerBase) -> None:
+    dice = random.Random(7)
+    with_bytes = "<0xE4>" in tokenizer.get_vocab()
+    for _ in range(60):
+        # A run of byte tokens that is invalid as a whole is the exception the class names.
+        ids = [dice.randrange(260 if with_bytes else 0, len(tokenizer)) for _ in range(dice.choice([3, 40, 150]))]
+        text = IncrementalText(tokenizer)
+        assert "".join(text.push(ids)) + text.rest() == decode(tokenizer, ids)
+
+
+def test_a_long_run_of_characters_made_of_byte_tokens_comes_out_exactly() -> None:
+    tokenizer = byte_fallback_tokenizer()
+    ids = tokenizer("the 😀😀😀 界界界界界界界界界界界界 the cat")["input_ids"]
+    text = IncrementalText(tokenizer)
+    assert "".join(text.push(ids)) + text.rest() == decode(tokenizer, ids)
+
+
+def test_a_token_inside_a_character_has_no_piece_and_the_last_one_carries_it() -> None:
+    tokenizer = tiny_tokenizer()
+    ids = tokenizer("a😀b", add_special_tokens=False)["input_ids"]
+    assert IncrementalText(tokenizer).push(ids) == ("a", "", "", "", "😀", "b")
+
+
+def test_an_unfinished_character_is_owed_at_the_end() -> None:
+    tokenizer = tiny_tokenizer()
+    text = IncrementalText(tokenizer)
+    assert text.push(tokenizer("a😀", add_special_tokens=False)["input_ids"][:-1]) == ("a", "", "", "")
+    assert text.rest() == "\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize("lone", range(20, 30))
+def test_a_character_behind_many_invalid_bytes_is_still_completed(lone: int) -> None:
+    tokenizer = tiny_tokenizer()
+    ids = [tokenizer.convert_tokens_to_ids("ĺ")] * lone + tokenizer("😀 the", add_special_tokens=False)["input_ids"]
+    text = IncrementalText(tokenizer)
+    assert "".join(text.push(ids)) == "\N{REPLACEMENT CHARACTER}" * lone + "😀 the" == decode(tokenizer, ids)
+
+
+def test_peeking_at_drafts_changes_nothing(tokenizer: PreTrainedTokenizerBase) -> None:
+    ids = tokenizer(TEXT)["input_ids"]
+    text, other = IncrementalText(tokenizer), IncrementalText(tokenizer)
+    for start in range(0, len(ids), 5):
+        branch = ids[start : start + 3]
+        assert text.peek(branch) == text.peek(branch) == text.fork().push(branch)
+        text.peek(reversed(ids))
+        assert text.push(ids[start : start + 5]) == other.push(ids[start : start + 5])
+
+
+def test_a_rejected_draft_that_starts_a_character_does_not_touch_the_text() -> None:
+    tokenizer = tiny_tokenizer()
+    text = IncrementalText(tokenizer)
+    smile = tokenizer("😀", add_special_tokens=False)["input_ids"]
+    assert text.push(smile[:2]) == ("", "")
+    assert text.peek(tokenizer("x", add_special_tokens=False)["input_ids"]) == ("\N{REPLACEMENT CHARACTER}x",)
+    assert text.push(smile[2:]) == ("", "😀")
+
+
+def test_the_cost_of_a_token_does_not_grow_with_the_text(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths: list[int] = []
+    real = type(tokenizer).decode
+    monkeypatch.setattr(
+        type(tokenizer), "decode", lambda self, ids, **options: lengths.append(len(ids)) or real(self, ids, **options)
+    )
+    lone = [tokenizer.convert_tokens_to_ids(t) for t in ("ĺ", "<0xE4>") if t in tokenizer.get_vocab()]
+    ids = tokenizer(TEXT)["input_ids"] * 5 + lone * 200
+    IncrementalText(tokenizer).push(ids)
+    assert max(lengths) <= 48
+    assert len(lengths) <= 2 * len(ids)
+
+
+def test_the_chat_template_is_applied_once_without_a_second_beginning_of_sequence() -> None:
+    tokenizer = PromptTokenizer(tiny_tokenizer())
+    ids, text = tokenizer.encode("the cat", [("hi", "ho")], chat=True)
+    assert text == (
+        "<s><|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nho<|im_end|>\n"
+        "<|im_start|>user\nthe cat<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert ids.count(0) == 1
+    assert tokenizer.decode(ids) == text
+
+
+def test_without_chat_the_prompt_gets_the_tokenizers_own_special_tokens_and_no_history() -> None:
+    tokenizer = PromptTokenizer(tiny_tokenizer())
+    ids, text = tokenizer.encode("the cat", [("hi", "ho")], chat=False)
+    assert text == "<s>the cat"
+    assert ids[0] == 0 and ids.count(0) == 1
+
+
+def test_a_tokenizer_without_a_template_takes_the_plain_prompt() -> None:
+    tokenizer = PromptTokenizer(tiny_tokenizer(chat_template=None))
+    assert not tokenizer.has_chat_template
+    assert tokenizer.encode("the cat", [("hi", "ho")], chat=True) == tokenizer.encode("the cat", (), chat=False)
+
+
+@pytest.mark.parametrize("make", [tiny_tokenizer, word_piece_tokenizer])
+def test_an_empty_prompt_still_gives_the_model_a_token(make: type) -> None:
+    ids, _ = PromptTokenizer(make()).encode("", (), chat=False)
+    assert len(ids) == 1
+
+
+def test_a_template_that_refuses_says_so() -> None:
+    tokenizer = PromptTokenizer(tiny_tokenizer(chat_template="{{ raise_exception('no such role') }}"))
+    with pytest.raises(ValueError, match="no such role"):
+        tokenizer.encode("x")
+
+
+def test_special_tokens_can_be_left_out_of_a_text() -> None:
+    tokenizer = PromptTokenizer(tiny_tokenizer())
+    ids, _ = tokenizer.encode("the cat", (), chat=False)
+    assert tokenizer.decode([*ids, 3], skip_special_tokens=True) == "the cat"
+
+
+def test_the_demo_tokenizer_splits_digits() -> None:
+    tokenizer = AutoTokenizer.from_pretrained(drafter_folder())
+    assert tokenizer.tokenize("12 apples")[:2] == ["1", "2"]

@@ -1,0 +1,57 @@
+"""A GGUF file with 4-bit weights like the demo target's, small enough to write in a test."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+
+def write_tiny_gguf(path: Path, tokenizer_folder: Path, *, tokens: list[str] | None = None) -> dict[str, np.ndarray]:
+    """A Llama of one layer and width 32 with 4-bit weights; returns what its weights mean."""
+    tokenizer = json.loads((tokenizer_folder / "tokenizer.json").read_text(encoding="utf-8"))
+    vocabulary = tokenizer["model"]["vocab"] | {t["content"]: t["id"] for t in tokenizer["added_tokens"]}
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_vocab_size(len(vocabulary))
+    writer.add_context_length(64)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(32)
+    writer.add_block_count(1)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(tokens or sorted(vocabulary, key=vocabulary.__getitem__))
+    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_pad_token_id(2)
+    writer.add_chat_template((tokenizer_folder / "chat_template.jinja").read_text(encoding="utf-8"))
+    dice = np.random.default_rng(0)
+    meant = {}
+    for name, shape in {
+        "token_embd.weight": (len(vocabulary), 32),
+        "output_norm.weight": (32,),
+        "blk.0.attn_q.weight": (32, 32),
+        "blk.0.attn_k.weight": (16, 32),
+        "blk.0.attn_v.weight": (16, 32),
+        "blk.0.attn_output.weight": (32, 32),
+        "blk.0.ffn_gate.weight": (32, 32),
+        "blk.0.ffn_up.weight": (32, 32),
+        "blk.0.ffn_down.weight": (32, 32),
+        "blk.0.attn_norm.weight": (32,),
+        "blk.0.ffn_norm.weight": (32,),
+    }.items():
+        values = dice.standard_normal(shape).astype(np.float32)
+        kind = gguf.GGMLQuantizationType.Q4_1 if len(shape) > 1 else gguf.GGMLQuantizationType.F32
+        packed = gguf.quants.quantize(values, kind)
+        writer.add_tensor(name, packed, raw_dtype=kind)
+        meant[name] = gguf.quants.dequantize(packed, kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return meant

@@ -1,0 +1,68 @@
+"""Tiny random transformers models of many families, and a tiny tokenizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
+SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "vocab_size": 320}
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128}
+
+CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaConfig", SIZES | HEADS),
+    "qwen2": ("Qwen2Config", SIZES | HEADS),
+    "qwen3": ("Qwen3Config", SIZES | HEADS | {"head_dim": 8}),
+    "mistral": ("MistralConfig", SIZES | HEADS | {"sliding_window": 6}),
+    "gemma": ("GemmaConfig", SIZES | HEADS | {"head_dim": 8}),
+    "gemma2": ("Gemma2Config", SIZES | HEADS | {"head_dim": 8, "sliding_window": 6, "num_hidden_layers": 4}),
+    "gemma3": (
+        "Gemma3TextConfig",
+        SIZES | HEADS | {"head_dim": 8, "sliding_window": 6, "num_hidden_layers": 4, "sliding_window_pattern": 2},
+    ),
+    "gpt2": ("GPT2Config", {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 128, "vocab_size": 320}),
+    "mamba": ("MambaConfig", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 320, "state_size": 4}),
+}
+
+
+def tiny_tokenizer(*more_special: str, chat_template: str | None = CHAT_TEMPLATE) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer of about 300 tokens that begins texts with <s>."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=SPECIAL,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(["the cat sat on the mat and the dog sat on the cat"] * 4, trainer)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
+    fast._tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    if more_special:
+        fast.add_special_tokens({"additional_special_tokens": list(more_special)})
+    fast.chat_template = chat_template
+    return fast
+
+
+def tiny_model(kind: str, **overrides: Any) -> PreTrainedModel:
+    """A random model whose choices are not all the same token."""
+    name, values = CONFIGS[kind]
+    config = getattr(transformers, name)(
+        **{"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "tie_word_embeddings": False} | values | overrides
+    )
+    torch.manual_seed(1)
+    model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0, 0.3)
+    return model
