@@ -1,33 +1,297 @@
-"""One prompt through the enabled strategies: order, seed, warm-up, schedule, cancel, history, lossless check."""
+"""One prompt through the enabled strategies: order, seed, warm-up, schedule, cancel, history, lossless check.
+
+Importing this module costs no torch: `LocalEngine.load` brings it in.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
-from specdec_tui.backends.pair import PairInfo, ReportProgress
-from specdec_tui.decoding.records import Event
-from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.backends.pair import LoadError, PairInfo, ReportProgress
+from specdec_tui.backends.threads import prepare_threads
+from specdec_tui.decoding.records import (
+    EMITTED,
+    Checked,
+    DraftsProposed,
+    EndReason,
+    Event,
+    Finished,
+    Lossless,
+    LosslessStatus,
+    Notice,
+    PrefillDone,
+    Record,
+    RoundVerified,
+    RunEnded,
+    RunStarted,
+    Status,
+    Step,
+    tokens_of,
+)
+from specdec_tui.settings import STRATEGIES, ModelChoice, Settings
+
+if TYPE_CHECKING:
+    from specdec_tui.backends.loading import Pair
+    from specdec_tui.backends.tokenizer import IncrementalText, PromptTokenizer
+    from specdec_tui.decoding.drafters import Drafter
+    from specdec_tui.decoding.ngram import NgramStore
+    from specdec_tui.decoding.sampling import Sampler
+
+
+WARM_PROMPT = 8  # tokens of the context that block lengths are warmed up in
 
 
 class Engine(Protocol):
-    """What the app and the benchmark drive. Not thread-safe: one call at a time, from one thread.
-
-    Importing this module costs no torch; `load` is what imports it.
-    """
+    """What the app and the benchmark drive. Not thread-safe: one call at a time."""
 
     def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
         """Load a pair and make it the current one. LoadError leaves the previous pair in place."""
         ...
 
-    def run(self, prompt: str, settings: Settings, cancelled: Callable[[], bool]) -> Iterator[Event]:
+    def run(
+        self, prompt: str, settings: Settings, cancelled: Callable[[], bool], *, again: bool = False
+    ) -> Iterator[Event]:
         """Run every enabled strategy on a prompt; the last event is `Finished`.
 
         `cancelled` is asked between rounds. With chat on, the prompt and the target's answer
-        join the history (when it was not cancelled before any answer).
+        join the history, unless no token of an answer was made; `again` replaces the last turn.
         """
         ...
 
     def new_chat(self) -> None:
         """Forget the conversation."""
         ...
+
+
+@dataclass
+class _Run:
+    """One strategy's run in progress: its records to come and the text so far."""
+
+    strategy: str
+    records: Iterator[Record]
+    tokenizer: PromptTokenizer
+    text: IncrementalText
+    prompt_text: str
+    ids: list[int] = field(default_factory=list)
+    end: RunEnded | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.end is None or self.end.reason is EndReason.ERROR
+
+    def step(self) -> Step:
+        """The next record, with the text of its tokens. StopIteration when the run is over."""
+        record = next(self.records)
+        match record:
+            case RunStarted():
+                return Step(self.strategy, record, prompt_text=self.prompt_text)
+            case DraftsProposed(drafts=drafts):
+                return Step(self.strategy, record, self.text.peek(t.id for t in drafts))
+            case PrefillDone() | RoundVerified():
+                return Step(self.strategy, record, self._advance(record))
+            case RunEnded():
+                self.end = record
+                return Step(self.strategy, record, answer=self.tokenizer.decode(self.ids, skip_special_tokens=True))
+        return Step(self.strategy, record)
+
+    def _advance(self, record: PrefillDone | RoundVerified) -> tuple[str, ...]:
+        """Take the emitted tokens into the text. Refused drafts stand behind the accepted ones, as alternatives."""
+        tokens = tokens_of(record)
+        accepted = [t.id for t in tokens if t.status is Status.ACCEPTED]
+        refused = [t.id for t in tokens if t.status in (Status.REJECTED, Status.UNVERIFIED)]
+        last = [t.id for t in tokens if t.status in EMITTED and t.status is not Status.ACCEPTED]
+        self.ids += accepted + last
+        return (*self.text.push(accepted), *self.text.peek(refused), *self.text.push(last))
+
+
+class LocalEngine:
+    """The engine over models loaded into this process."""
+
+    def __init__(self) -> None:
+        prepare_threads()
+        self._pair: Pair | None = None
+        self._history: list[tuple[str, str]] = []
+        self._store: NgramStore | None = None
+        self._warm: set[tuple[str, int, bool]] = set()
+        self._last_turn_in_history = False
+
+    def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
+        from specdec_tui.backends.loading import load_pair
+
+        pair = load_pair(choice, progress)
+        self._pair = pair
+        self._store = None
+        self._warm.clear()
+        self.new_chat()
+        return pair.info
+
+    def new_chat(self) -> None:
+        self._history.clear()
+        self._last_turn_in_history = False
+
+    def run(
+        self, prompt: str, settings: Settings, cancelled: Callable[[], bool], *, again: bool = False
+    ) -> Iterator[Event]:
+        pair = self._pair
+        if pair is None:
+            raise LoadError("no models are loaded")
+        if again and self._last_turn_in_history:
+            self._history.pop()
+        self._last_turn_in_history = False
+        ids, text = pair.tokenizer.encode(prompt, self._history if settings.chat else (), settings.chat)
+        self._warm_up(pair, settings, cancelled)
+        if settings.reset_in_between:
+            self._store = None
+        runs = [
+            self._start(pair, name, ids, text, settings, cancelled)
+            for name in STRATEGIES
+            if name in settings.strategies
+        ]
+        answers: dict[str, str] = {}
+        for step in _interleave(runs) if settings.schedule == "interleaved" else _in_turn(runs):
+            if isinstance(step.record, RunEnded):
+                answers[step.strategy] = step.answer
+            yield step
+        stopped = cancelled()
+        yield from self._check(pair, ids, runs, settings, stopped)
+        if settings.chat:
+            self._remember(prompt, runs, answers)
+        yield Finished(cancelled=stopped)
+
+    def _start(
+        self, pair: Pair, name: str, ids: list[int], text: str, settings: Settings, cancelled: Callable[[], bool]
+    ) -> _Run:
+        from specdec_tui.decoding.loop import decode
+        from specdec_tui.decoding.strategies import STRATEGIES as ROWS
+
+        model = pair.drafter if ROWS[name].runs_on == "drafter" else pair.target
+        try:
+            drafter = self._drafter(pair, name, settings)
+        except ValueError as error:
+            records = _refused(name, len(ids), settings, str(error))
+        else:
+            assert model is not None, "a strategy that runs on the drafter needs one"
+            records = decode(
+                model,
+                ids,
+                strategy=name,
+                drafter=drafter,
+                sampler=_sampler(settings),
+                rule=settings.rule,
+                gamma=settings.gamma,
+                max_new_tokens=settings.max_new_tokens,
+                end_ids=frozenset() if settings.ignore_eos else pair.end_ids,
+                seed=settings.seed,
+                use_cache=settings.cache,
+                insight=settings.insight,
+                cancelled=cancelled,
+            )
+        return _Run(name, records, pair.tokenizer, pair.tokenizer.stream(), text)
+
+    def _drafter(self, pair: Pair, name: str, settings: Settings) -> Drafter | None:
+        from specdec_tui.decoding.strategies import Parts, build_drafter, new_store
+
+        wanted = (settings.ngram_order, settings.ngram_storage)
+        if self._store is None or (self._store.order, self._store.storage) != wanted:
+            self._store = new_store(settings)
+        parts = Parts(settings, pair.target.vocab_size, pair.drafter, pair.shared_ids, self._store)
+        return build_drafter(name, parts)
+
+    def _warm_up(self, pair: Pair, settings: Settings, cancelled: Callable[[], bool]) -> None:
+        """Every block length a round can have, once, untimed: kernels pick their plans on first sight."""
+        for name, model in (("target", pair.target), ("drafter", pair.drafter)):
+            key = (name, settings.gamma, settings.cache)
+            if model is None or key in self._warm:
+                continue
+            longest = settings.gamma + 1
+            if model.context_length is not None:
+                longest = min(longest, model.context_length - WARM_PROMPT)
+            context = model.open(use_cache=settings.cache, capacity=WARM_PROMPT + settings.gamma + 1)
+            for length in (WARM_PROMPT, *range(1, longest + 1)):
+                if cancelled():
+                    return
+                context.extend([0] * length, keep=length)
+                context.rewind(min(context.length, WARM_PROMPT))
+            model.synchronize()
+            self._warm.add(key)
+
+    def _check(
+        self, pair: Pair, ids: list[int], runs: list[_Run], settings: Settings, stopped: bool
+    ) -> Iterator[Checked]:
+        """The lossless check of every run. A cancelled prompt is compared, but costs no further pass."""
+        from specdec_tui.decoding.lossless import check, near_tie_bound
+
+        bound = near_tie_bound(pair.target.dtype)
+        target = next((run for run in runs if run.strategy == "target" and run.ids and not run.failed), None)
+        for run in runs:
+            reference = None if run is target else target
+            lossless = _not_checkable(run, reference, settings, stopped)
+            if lossless is None:
+                lossless = check(
+                    pair.target,
+                    ids,
+                    run.ids,
+                    None if reference is None else reference.ids,
+                    sampler=_sampler(settings),
+                    rule=settings.rule,
+                    seed=settings.seed,
+                    bound=bound,
+                    cut_short=stopped or run.failed,
+                )
+            yield Checked(run.strategy, lossless)
+
+    def _remember(self, prompt: str, runs: list[_Run], answers: dict[str, str]) -> None:
+        """The target's answer joins the history; without it that of the first strategy that has one."""
+        for run in sorted(runs, key=lambda run: (run.strategy == "drafter", STRATEGIES.index(run.strategy))):
+            if run.ids:
+                self._history.append((prompt, answers.get(run.strategy, "")))
+                self._last_turn_in_history = True
+                return
+
+
+def _not_checkable(run: _Run, reference: _Run | None, settings: Settings, stopped: bool) -> Lossless | None:
+    """Why a run is not compared with the target's; None when it is."""
+    detail = ""
+    if run.strategy == "drafter":
+        detail = "the drafter's own text, not the target's"
+    elif not run.ids:
+        detail = "no tokens to compare"
+    elif run.strategy == "target" and settings.rule != "coupled" and not _sampler(settings).is_greedy:
+        detail = "the target itself"
+    elif stopped:
+        from specdec_tui.decoding.lossless import first_difference
+
+        if reference is None or first_difference(run.ids, reference.ids, cut_short=True) is not None:
+            detail = "stopped before it was checked"
+    return Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail) if detail else None
+
+
+def _sampler(settings: Settings) -> Sampler:
+    from specdec_tui.decoding.sampling import Sampler
+
+    return Sampler(settings.processor, settings.temperature, settings.top_k, settings.top_p)
+
+
+def _refused(strategy: str, prompt_tokens: int, settings: Settings, message: str) -> Iterator[Record]:
+    yield RunStarted(strategy, prompt_tokens, settings.gamma, settings.max_new_tokens)
+    yield RunEnded(EndReason.ERROR, message)
+
+
+def _in_turn(runs: list[_Run]) -> Iterator[Step]:
+    """One strategy after another: the device is never shared, the default for timing."""
+    for run in runs:
+        while run.end is None:
+            yield run.step()
+
+
+def _interleave(runs: list[_Run]) -> Iterator[Step]:
+    """A round of each strategy in turn; every clock runs only during its own rounds."""
+    while active := [run for run in runs if run.end is None]:
+        for run in active:
+            step = run.step()
+            while isinstance(step.record, DraftsProposed | RunStarted | Notice):
+                yield step
+                step = run.step()
+            yield step

@@ -198,9 +198,7 @@ def parse_processor(text: str) -> dict[str, Any]:
     if len(words) - 1 > len(takes):
         arguments = " ".join(map(flag_of, takes)) or "no argument"
         raise SettingError(f"processor: '{text}' has too many arguments: {name} takes {arguments}")
-    return {"processor": name} | {
-        key: parse_value(key, word) for key, word in zip(takes, words[1:], strict=False)
-    }
+    return {"processor": name} | {key: parse_value(key, word) for key, word in zip(takes, words[1:], strict=False)}
 
 
 def format_value(value: Any) -> str:

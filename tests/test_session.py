@@ -1,0 +1,363 @@
+"""The session on tiny models: order, schedule, cancel, history, warm-up, and the lossless check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+
+from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo
+from specdec_tui.decoding.records import (
+    EMITTED,
+    Checked,
+    DraftsProposed,
+    EndReason,
+    Event,
+    Finished,
+    LosslessStatus,
+    PrefillDone,
+    RoundVerified,
+    RunEnded,
+    RunStarted,
+    Status,
+    Step,
+    tokens_of,
+)
+from specdec_tui.session import LocalEngine
+from specdec_tui.settings import ModelChoice, Settings
+
+VOCABULARY = 12
+END = 11
+
+
+class HashContext:
+    """Logits that depend on the whole text, so that a wrong rewind shows; extensions are counted."""
+
+    def __init__(self, model: HashModel) -> None:
+        self.model = model
+        self.ids: list[int] = []
+
+    @property
+    def length(self) -> int:
+        return len(self.ids)
+
+    def extend(self, ids: Sequence[int], keep: int) -> torch.Tensor:
+        self.model.passes.append(list(ids))
+        if self.model.fails_after is not None and len(self.model.passes) > self.model.fails_after:
+            raise RuntimeError("kernel [/x] failed")
+        rows = []
+        for token in ids:
+            self.ids.append(token)
+            generator = torch.Generator().manual_seed(hash((self.model.seed, tuple(self.ids[-3:]))) & 0xFFFFFFFF)
+            row = torch.randn(VOCABULARY, generator=generator) * 2
+            row[END] = -9.0
+            rows.append(row)
+        return torch.stack(rows[-keep:])
+
+    def rewind(self, length: int) -> None:
+        del self.ids[length:]
+
+
+class HashModel:
+    vocab_size = VOCABULARY
+    device = torch.device("cpu")
+    dtype = torch.float32
+
+    def __init__(self, seed: int, context_length: int | None = 200) -> None:
+        self.seed = seed
+        self.context_length = context_length
+        self.passes: list[list[int]] = []
+        self.fails_after: int | None = None
+
+    def open(self, *, use_cache: bool = True, capacity: int = 0) -> HashContext:
+        return HashContext(self)
+
+    def synchronize(self) -> None:
+        pass
+
+
+class Letters:
+    """One letter an id; the prompt is its own text, the history comes before it."""
+
+    def __init__(self) -> None:
+        self.histories: list[tuple[tuple[str, str], ...]] = []
+
+    def encode(self, prompt: str, history: Sequence[tuple[str, str]] = (), chat: bool = True) -> tuple[list[int], str]:
+        self.histories.append(tuple(history))
+        text = "".join(q + a for q, a in history) + prompt
+        return [ord(letter) % VOCABULARY for letter in text], text
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
+        return "".join(chr(97 + i) for i in ids if not (skip_special_tokens and i == END))
+
+    def stream(self) -> Letters:
+        return self
+
+    def push(self, ids: Iterable[int]) -> tuple[str, ...]:
+        return tuple(chr(97 + i) for i in ids)
+
+    peek = push
+
+
+class TinyPair:
+    def __init__(self, *, drafter: bool = True, same: bool = False) -> None:
+        self.target = HashModel(1)
+        self.drafter = HashModel(1 if same else 2) if drafter else None
+        self.tokenizer = Letters()
+        self.end_ids = frozenset({END})
+        self.shared_ids = None
+        model = ModelInfo("tiny", "cpu", "float32", "none", 1, 4, 200)
+        self.info = PairInfo(model, model if drafter else None, True)
+
+
+@pytest.fixture
+def make_engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[TinyPair], LocalEngine]:
+    def make(pair: TinyPair) -> LocalEngine:
+        monkeypatch.setattr("specdec_tui.backends.loading.load_pair", lambda choice, progress: pair)
+        engine = LocalEngine()
+        assert engine.load(ModelChoice(), lambda progress: None) is pair.info
+        return engine
+
+    return make
+
+
+FOUR = Settings(max_new_tokens=20, gamma=3)
+ALL = replace(FOUR, strategies=("target", "drafter", "speculative", "ngram", "lookup"))
+
+
+def ids_of(events: Sequence[Event]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for event in events:
+        if isinstance(event, Step):
+            kept = found.setdefault(event.strategy, [])
+            if isinstance(event.record, PrefillDone | RoundVerified):
+                kept += [t.id for t in tokens_of(event.record) if t.status in EMITTED]
+    return found
+
+
+def checks_of(events: Sequence[Event]) -> dict[str, LosslessStatus]:
+    return {event.strategy: event.lossless.status for event in events if isinstance(event, Checked)}
+
+
+def never() -> bool:
+    return False
+
+
+def test_every_strategy_is_identical_to_the_target_and_checked(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
+    events = list(make_engine(TinyPair()).run("hello", ALL, never))
+    ids = ids_of(events)
+    assert len(ids["target"]) == 20
+    assert ids["speculative"] == ids["ngram"] == ids["lookup"] == ids["target"] != ids["drafter"]
+    checks = checks_of(events)
+    assert checks.pop("drafter") is LosslessStatus.NOT_APPLICABLE
+    assert set(checks.values()) == {LosslessStatus.IDENTICAL}
+    assert events[-1] == Finished()
+
+
+def test_a_corrupted_strategy_is_called_different(
+    make_engine: Callable[[TinyPair], LocalEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specdec_tui.decoding.loop.kept_length", lambda base, accepted: base + accepted)
+    checks = checks_of(list(make_engine(TinyPair()).run("hello", FOUR, never)))
+    assert checks["target"] is LosslessStatus.IDENTICAL
+    assert checks["speculative"] is LosslessStatus.DIFFERENT
+
+
+def test_coupled_sampling_is_identical_and_other_rules_say_not_applicable(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    engine = make_engine(TinyPair())
+    sampled = replace(FOUR, processor="multinomial", temperature=1.0)
+    events = list(engine.run("hello", replace(sampled, rule="coupled"), never))
+    assert set(checks_of(events).values()) == {LosslessStatus.IDENTICAL}
+    assert len(set(map(tuple, ids_of(events).values()))) == 1
+    checks = checks_of(list(engine.run("hello", sampled, never)))
+    assert set(checks.values()) == {LosslessStatus.NOT_APPLICABLE}
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    engine = make_engine(TinyPair())
+    sampled = replace(FOUR, processor="multinomial", temperature=1.0, chat=False)
+    first, second, other = (ids_of(list(engine.run("hello", replace(sampled, seed=seed), never))) for seed in (1, 1, 2))
+    assert first == second != other
+
+
+def test_sequential_runs_one_strategy_after_another_and_interleaved_alternates_rounds(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    engine = make_engine(TinyPair())
+    in_turn = list(engine.run("hello", FOUR, never))
+    order = [e.strategy for e in in_turn if isinstance(e, Step)]
+    assert order == sorted(order, key=FOUR.strategies.index)
+    alternating = list(engine.run("hello", replace(FOUR, schedule="interleaved"), never, again=True))
+    rounds = [e.strategy for e in alternating if isinstance(e, Step) and isinstance(e.record, RoundVerified)]
+    assert rounds[:8] == [*FOUR.strategies] * 2
+    assert ids_of(alternating) == ids_of(in_turn)
+
+
+def test_the_first_record_carries_the_prompt_text_and_the_last_the_answer(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    events = [e for e in make_engine(TinyPair()).run("hello", FOUR, never) if isinstance(e, Step)]
+    for strategy in FOUR.strategies:
+        own = [e for e in events if e.strategy == strategy]
+        assert isinstance(own[0].record, RunStarted) and own[0].prompt_text == "hello"
+        assert isinstance(own[-1].record, RunEnded) and own[-1].answer == own[-1].answer.strip() != ""
+        texts = [
+            text
+            for e in own
+            if isinstance(e.record, PrefillDone | RoundVerified)
+            for token, text in zip(tokens_of(e.record), e.texts, strict=True)
+            if token.status in EMITTED
+        ]
+        assert "".join(texts) == own[-1].answer
+
+
+def test_each_token_has_its_own_text_also_when_it_was_refused(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    refused = 0
+    for event in make_engine(TinyPair()).run("hello", FOUR, never):
+        if isinstance(event, Step) and isinstance(event.record, DraftsProposed | RoundVerified):
+            assert event.texts == tuple(chr(97 + t.id) for t in tokens_of(event.record))
+            refused += sum(t.status in (Status.REJECTED, Status.UNVERIFIED) for t in tokens_of(event.record))
+    assert refused > 0
+
+
+def test_cancel_stops_between_rounds_keeps_the_text_and_ends_every_run(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    engine = make_engine(TinyPair())
+    seen: list[Event] = []
+    for event in engine.run("hello", FOUR, lambda: sum(isinstance(e, Step) for e in seen) > 12):
+        seen.append(event)
+    ends = {e.strategy: e.record.reason for e in seen if isinstance(e, Step) and isinstance(e.record, RunEnded)}
+    assert set(ends) == set(FOUR.strategies) and set(ends.values()) == {EndReason.CANCELLED}
+    assert 0 < len(ids_of(seen)["target"]) < 20
+    assert seen[-1] == Finished(cancelled=True)
+    assert LosslessStatus.DIFFERENT not in checks_of(seen).values()
+
+
+def test_the_targets_answer_joins_the_history_and_a_new_chat_forgets_it(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+    events = list(engine.run("one", ALL, never))
+    answer = pair.tokenizer.decode(ids_of(events)["target"], True)
+    list(engine.run("two", FOUR, never))
+    assert pair.tokenizer.histories[-1] == (("one", answer),)
+    engine.new_chat()
+    list(engine.run("three", FOUR, never))
+    assert pair.tokenizer.histories[-1] == ()
+
+
+def test_running_again_replaces_the_last_turn(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+    list(engine.run("one", FOUR, never))
+    list(engine.run("two", FOUR, never))
+    list(engine.run("two", FOUR, never, again=True))
+    assert [question for question, _ in pair.tokenizer.histories[-1]] == ["one"]
+    assert pair.tokenizer.histories[-1] == pair.tokenizer.histories[-2]
+
+
+def test_without_chat_nothing_is_remembered(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+    list(engine.run("one", replace(FOUR, chat=False), never))
+    list(engine.run("two", FOUR, never))
+    assert pair.tokenizer.histories[-1] == ()
+
+
+def test_without_a_target_pane_the_strategies_are_checked_by_teacher_forcing(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    engine = make_engine(TinyPair())
+    events = list(engine.run("hello", replace(FOUR, strategies=("speculative",)), never))
+    assert checks_of(events) == {"speculative": LosslessStatus.IDENTICAL}
+
+
+def test_without_a_drafter_its_strategies_say_so_and_the_others_run(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    events = list(make_engine(TinyPair(drafter=False)).run("hello", ALL, never))
+    ends = {e.strategy: e.record for e in events if isinstance(e, Step) and isinstance(e.record, RunEnded)}
+    for strategy in ("drafter", "speculative"):
+        assert ends[strategy].reason is EndReason.ERROR and "needs a drafter" in ends[strategy].message
+    assert ends["lookup"].reason is ends["target"].reason is EndReason.LENGTH
+
+
+def test_a_failing_model_ends_its_run_with_the_error_and_the_session_goes_on(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+    list(engine.run("hello", FOUR, never))
+    assert pair.drafter is not None
+    pair.drafter.fails_after = len(pair.drafter.passes) + 4
+    events = list(engine.run("hello", FOUR, never, again=True))
+    ends = {e.strategy: e.record for e in events if isinstance(e, Step) and isinstance(e.record, RunEnded)}
+    assert ends["speculative"].reason is EndReason.ERROR and "kernel [/x] failed" in ends["speculative"].message
+    assert ends["lookup"].reason is EndReason.LENGTH
+    assert checks_of(events)["speculative"] is LosslessStatus.IDENTICAL
+    assert isinstance(events[-1], Finished)
+
+
+def test_a_target_that_failed_is_no_reference(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+    list(engine.run("hello", replace(FOUR, strategies=("drafter",)), never))
+    pair.target.fails_after = len(pair.target.passes)
+    events = list(engine.run("hello", replace(FOUR, strategies=("target", "drafter", "lookup")), never, again=True))
+    assert set(checks_of(events).values()) == {LosslessStatus.NOT_APPLICABLE}
+
+
+def test_warm_up_sees_every_block_length_once_for_each_gamma(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+    only = replace(FOUR, strategies=("target",))
+    list(engine.run("hello", only, never))
+    assert [len(ids) for ids in pair.target.passes[:5]] == [8, 1, 2, 3, 4]
+    before = len(pair.target.passes)
+    list(engine.run("hello", only, never, again=True))
+    assert [len(ids) for ids in pair.target.passes[before:][:2]] == [5, 1]
+
+
+def test_the_ngram_storage_is_kept_between_prompts_only_when_asked(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    kept = replace(FOUR, strategies=("ngram",), reset_in_between=False, chat=False)
+    engine = make_engine(TinyPair())
+
+    def rounds(settings: Settings) -> int:
+        return sum(
+            isinstance(e, Step) and isinstance(e.record, RoundVerified) for e in engine.run("hello", settings, never)
+        )
+
+    first, second = rounds(kept), rounds(kept)
+    assert second < first
+    assert rounds(replace(kept, reset_in_between=True)) == first
+
+
+def test_a_failed_load_leaves_the_previous_pair_in_place(
+    make_engine: Callable[[TinyPair], LocalEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(TinyPair())
+
+    def fail(choice: ModelChoice, progress: object) -> None:
+        raise LoadError("no such model")
+
+    monkeypatch.setattr("specdec_tui.backends.loading.load_pair", fail)
+    with pytest.raises(LoadError):
+        engine.load(ModelChoice(target="x"), lambda progress: None)
+    assert len(ids_of(list(engine.run("hello", FOUR, never)))["target"]) == 20
+
+
+def test_running_without_models_is_a_clear_error() -> None:
+    with pytest.raises(LoadError, match="no models are loaded"):
+        list(LocalEngine().run("hello", FOUR, never))

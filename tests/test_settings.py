@@ -1,0 +1,132 @@
+"""Settings: one validation for every source, and one precedence."""
+
+from pathlib import Path
+
+import pytest
+
+from specdec_tui.settings import (
+    FIELDS,
+    ModelChoice,
+    SettingError,
+    Settings,
+    format_value,
+    name_of,
+    parse_processor,
+    parse_value,
+    read_config,
+    resolve,
+)
+
+
+def test_flags_win_over_environment_over_config_over_defaults(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('gamma = 2\ntop-k = 7\nseed = 5\nchat = false\nstrategies = ["lookup", "target"]\n')
+    environment = {"SPECDEC_TUI_GAMMA": "3", "SPECDEC_TUI_SEED": "6", "SPECDEC_TUI_DEVICE": "cpu", "OTHER": "x"}
+    settings, choice = resolve({"gamma": "9"}, environment, config)
+    assert (settings.gamma, settings.seed, settings.top_k) == (9, 6, 7)
+    assert settings.chat is False
+    assert settings.strategies == ("target", "lookup")
+    assert settings.max_new_tokens == Settings().max_new_tokens
+    assert choice == ModelChoice(device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("gamma", "x"),
+        ("gamma", "-1"),
+        ("gamma", "33"),
+        ("gamma", "2.5"),
+        ("gamma", ""),
+        ("max_new_tokens", "0"),
+        ("temperature", "nan"),
+        ("temperature", "-0.1"),
+        ("temperature", "inf"),
+        ("top_p", "0"),
+        ("top_p", "1.01"),
+        ("top_k", "-1"),
+        ("seed", "9999999999999999999999"),
+        ("rule", "nothing"),
+        ("strategies", "target,wrong"),
+        ("strategies", ""),
+        ("device", "gpu"),
+        ("device", "cuda:x"),
+        ("chat", "maybe"),
+        ("ngram_order", "1"),
+    ],
+)
+def test_a_bad_value_is_one_line_that_says_what_is_allowed(name: str, bad: str) -> None:
+    with pytest.raises(SettingError) as error:
+        parse_value(name, bad)
+    message = str(error.value)
+    assert name.replace("_", "-") in message and f"'{bad}'" in message
+    assert FIELDS[name].metadata["kind"].allowed in message
+    assert "\n" not in message
+
+
+def test_every_default_is_read_back_from_its_own_text() -> None:
+    for name, field in FIELDS.items():
+        assert parse_value(name, format_value(field.default)) == field.default, name
+
+
+def test_a_bad_value_in_a_source_names_the_source(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("gamma = 99\n")
+    with pytest.raises(SettingError, match=r"config\.toml"):
+        resolve({}, {}, config)
+    with pytest.raises(SettingError, match="environment"):
+        resolve({}, {"SPECDEC_TUI_GAMMA": "many"}, tmp_path / "none.toml")
+
+
+def test_a_damaged_or_unknown_config_is_a_clear_message(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_bytes(b"gamma = [\xff")
+    with pytest.raises(SettingError, match=r"cannot read the config file .*config\.toml"):
+        read_config(config)
+    config.write_text("gama = 3\n")
+    with pytest.raises(SettingError, match="unknown setting 'gama'"):
+        read_config(config)
+
+
+def test_words_with_dashes_and_palette_names_mean_their_settings() -> None:
+    assert name_of("top-k") == "top_k"
+    assert name_of("length") == "max_new_tokens"
+    with pytest.raises(SettingError, match="unknown setting"):
+        name_of("nothing")
+
+
+@pytest.mark.parametrize(
+    ("flags", "processor"),
+    [
+        ({}, "greedy"),
+        ({"temperature": "0.5"}, "multinomial"),
+        ({"top_k": "5"}, "topk"),
+        ({"top_p": "0.5"}, "nucleus"),
+        ({"top_k": "5", "top_p": "0.5", "temperature": "1"}, "topknucleus"),
+        ({"temperature": "0.5", "processor": "greedy"}, "greedy"),
+    ],
+)
+def test_sampling_flags_alone_choose_the_processor_that_uses_them(
+    flags: dict[str, str], processor: str, tmp_path: Path
+) -> None:
+    assert resolve(flags, {}, tmp_path / "none.toml")[0].processor == processor
+
+
+def test_a_processor_already_chosen_is_kept_when_only_its_temperature_changes(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('processor = "nucleus"\n')
+    assert resolve({"temperature": "0.5"}, {}, config)[0].processor == "nucleus"
+
+
+def test_a_processor_line_sets_its_arguments_in_the_order_of_the_field() -> None:
+    assert parse_processor("topknucleus 0.7 40 0.9") == {
+        "processor": "topknucleus",
+        "temperature": 0.7,
+        "top_k": 40,
+        "top_p": 0.9,
+    }
+    assert parse_processor("nucleus 0.7 0.9") == {"processor": "nucleus", "temperature": 0.7, "top_p": 0.9}
+    assert parse_processor("greedy") == {"processor": "greedy"}
+    for bad in ("", "greedy 1", "nucleus 0.7 2", "multinomial x", "topk 1 2 3"):
+        with pytest.raises(SettingError):
+            parse_processor(bad)
