@@ -1,0 +1,1 @@
+"""Prompt suites, repeats, statistics and reports."""

@@ -1,0 +1,125 @@
+"""A benchmark's results as the JSON contract (schema 1) and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from specdec_tui.backends.pair import PairInfo
+from specdec_tui.benchmark.run import Result
+from specdec_tui.benchmark.statistics import Spread, Summary
+from specdec_tui.decoding.records import LosslessStatus
+from specdec_tui.settings import Settings
+
+SCHEMA = 1
+
+
+def as_json(
+    results: Sequence[Result],
+    summaries: Sequence[Summary],
+    info: PairInfo,
+    settings: Settings,
+    environment: dict[str, Any],
+    run: dict[str, Any],
+) -> dict[str, Any]:
+    """The whole benchmark as JSON-ready data; `run` holds repeat and warm-up counts."""
+    return {
+        "schema": SCHEMA,
+        "environment": environment,
+        "models": {
+            "target": asdict(info.target),
+            "drafter": asdict(info.drafter) if info.drafter else None,
+            "notes": list(info.notes),
+        },
+        "settings": asdict(settings) | run,
+        "results": [_result(result) for result in results],
+        "summary": [asdict(summary) for summary in summaries],
+    }
+
+
+def _result(result: Result) -> dict[str, Any]:
+    figures = result.figures
+    lossless = result.lossless
+    return {
+        "strategy": result.strategy,
+        "prompt_index": result.prompt_index,
+        "turn": result.turn,
+        "category": result.category,
+        "repeat": result.repeat,
+        "prompt_tokens": figures.prompt_tokens,
+        "new_tokens": figures.new_tokens,
+        "token_ids": result.token_ids,
+        "text": result.text,
+        "finish_reason": str(figures.end.reason) if figures.end else None,
+        "prefill_seconds": figures.prefill_seconds,
+        "decode_seconds": figures.decode_seconds,
+        "decode_tokens_per_second": figures.decode_tokens_per_second,
+        "rounds": figures.rounds,
+        "drafted": figures.drafted,
+        "accepted": figures.accepted,
+        "rejected": figures.rejected,
+        "unverified": figures.unverified,
+        "acceptance_rate": figures.acceptance_rate,
+        "tokens_per_target_call": figures.tokens_per_target_call,
+        "draft_seconds": figures.draft_seconds,
+        "verify_seconds": figures.verify_seconds,
+        "other_seconds": figures.other_seconds,
+        "lossless": {
+            "status": str(lossless.status),
+            "ties": lossless.ties,
+            "first_divergence": lossless.first_divergence,
+            "gap": lossless.gap,
+            "detail": lossless.detail,
+        },
+    }
+
+
+def as_table(results: Sequence[Result], summaries: Sequence[Summary], info: PairInfo) -> Table:
+    """The summary for a person, one row a strategy."""
+    pair = info.target.name + (f" + {info.drafter.name}" if info.drafter else "")
+    table = Table(
+        title=Text(f"{pair} · {info.target.device} · {info.target.dtype}"),
+        caption=Text("median (lowest–highest prompt); speedup against target in the same repeat"),
+    )
+    table.add_column("strategy")
+    for heading in ("tok/s", "speedup", "α", "τ", "c", "v", "predicted"):
+        table.add_column(heading, justify="right")
+    table.add_column("lossless")
+    for summary in summaries:
+        own = [result for result in results if result.strategy == summary.strategy]
+        table.add_row(
+            summary.strategy,
+            _spread(summary.decode_tokens_per_second, "{:.1f}"),
+            _spread(summary.speedup, "{:.2f}"),
+            _number(summary.acceptance_rate, "{:.2f}"),
+            _number(summary.tokens_per_target_call, "{:.2f}"),
+            _number(summary.cost_ratio, "{:.2f}"),
+            _number(summary.verify_ratio, "{:.2f}"),
+            _number(summary.predicted_speedup, "{:.2f}x"),
+            lossless_words(own),
+        )
+    return table
+
+
+def lossless_words(results: Sequence[Result]) -> str:
+    """How many runs were identical, had near-ties only, or differ; or why the check does not apply."""
+    counts = {status: sum(r.lossless.status is status for r in results) for status in LosslessStatus}
+    if counts[LosslessStatus.NOT_APPLICABLE] == len(results):
+        details = {result.lossless.detail for result in results if result.lossless.detail}
+        return details.pop() if len(details) == 1 else "not applicable"
+    words = [f"{counts[status]} {str(status).replace('_', ' ')}" for status in LosslessStatus if counts[status]]
+    return ", ".join(words)
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else form.format(value)
+
+
+def _spread(value: Spread | None, form: str) -> str:
+    if value is None:
+        return "–"
+    return f"{form.format(value.median)} ({form.format(value.low)}–{form.format(value.high)})"

@@ -1,0 +1,110 @@
+"""Measure prompts: every strategy on every prompt, repeats interleaved, warm-up untimed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from specdec_tui.benchmark.suites import Prompt
+from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.records import (
+    EMITTED,
+    Checked,
+    EndReason,
+    Event,
+    Lossless,
+    LosslessStatus,
+    PrefillDone,
+    RoundVerified,
+    RunEnded,
+    Step,
+    tokens_of,
+)
+from specdec_tui.settings import Settings
+
+
+class Engine(Protocol):
+    """The part of the session's engine that measuring needs."""
+
+    def run(self, prompt: str, settings: Settings, cancelled: Callable[[], bool]) -> Iterator[Event]: ...
+
+    def new_chat(self) -> None: ...
+
+
+NOT_CHECKED = Lossless(LosslessStatus.NOT_APPLICABLE)
+
+
+@dataclass
+class Result:
+    """One strategy on one turn of one prompt, once."""
+
+    strategy: str
+    prompt_index: int
+    turn: int
+    category: str
+    repeat: int
+    figures: RunFigures = field(default_factory=RunFigures)
+    token_ids: list[int] = field(default_factory=list)
+    text: str = ""
+    lossless: Lossless = NOT_CHECKED
+
+
+class BenchmarkError(Exception):
+    """A strategy ended with an error: a benchmark with holes in it is not a benchmark."""
+
+
+def measure(
+    engine: Engine,
+    prompts: Sequence[Prompt],
+    settings: Settings,
+    *,
+    repeat: int,
+    warmup: int,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Result]:
+    """Results of `repeat` passes over all prompts; one pass finishes before the next begins.
+
+    So a slow minute of the machine hits every strategy and prompt of that pass, not one of them.
+    `warmup` untimed runs of the first prompt come before. `progress` gets (turns done, turns in all).
+    Raises BenchmarkError when a run ends with an error.
+    """
+    total = repeat * sum(len(prompt.turns) for prompt in prompts)
+    for _ in range(warmup):
+        list(_measure_prompt(engine, prompts[0], settings, 0, 0))
+    results: list[Result] = []
+    done = 0
+    for pass_index in range(repeat):
+        for prompt_index, prompt in enumerate(prompts):
+            for turn_results in _measure_prompt(engine, prompt, settings, prompt_index, pass_index):
+                results += turn_results
+                done += 1
+                progress(done, total)
+    return results
+
+
+def _measure_prompt(
+    engine: Engine, prompt: Prompt, settings: Settings, prompt_index: int, repeat: int
+) -> Iterator[list[Result]]:
+    engine.new_chat()
+    for turn, text in enumerate(prompt.turns):
+        found: dict[str, Result] = {}
+        for event in engine.run(text, settings, lambda: False):
+            match event:
+                case Step(strategy=strategy):
+                    result = found.setdefault(strategy, Result(strategy, prompt_index, turn, prompt.category, repeat))
+                    _add_step(result, event)
+                case Checked(strategy=strategy, lossless=lossless):
+                    found[strategy].lossless = lossless
+        yield list(found.values())
+
+
+def _add_step(result: Result, step: Step) -> None:
+    record = step.record
+    result.figures.add(record)
+    if isinstance(record, PrefillDone | RoundVerified):
+        result.token_ids += [token.id for token in tokens_of(record) if token.status in EMITTED]
+    elif isinstance(record, RunEnded):
+        result.text = step.answer
+        if record.reason is EndReason.ERROR:
+            raise BenchmarkError(f"{result.strategy}: {record.message}")

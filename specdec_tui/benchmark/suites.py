@@ -1,0 +1,60 @@
+"""Prompts to measure with: the built-in suite, the command line's, or a JSON-lines file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from specdec_tui.settings import SettingError
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One conversation to measure: a prompt, or several user turns."""
+
+    turns: tuple[str, ...]
+    category: str = ""
+
+
+def builtin_suite() -> list[Prompt]:
+    """Everyday prompts of our own (Apache-2.0 like the rest), two of each kind."""
+    text = files("specdec_tui.benchmark").joinpath("everyday.jsonl").read_text(encoding="utf-8")
+    return _parse(text, "the built-in suite")
+
+
+def read_suite(path: Path) -> list[Prompt]:
+    """Prompts of a JSON-lines file; SettingError names the first line that is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"prompts: cannot read {path}: {error}") from None
+    return _parse(text, str(path))
+
+
+def _parse(text: str, source: str) -> list[Prompt]:
+    prompts = [_parse_line(line, f"{source} line {n}") for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if not prompts:
+        raise SettingError(f"prompts: {source} holds no prompt")
+    return prompts
+
+
+def _parse_line(line: str, where: str) -> Prompt:
+    allowed = 'a JSON object with "prompt" (text) or "turns" (list of texts), and optionally "category"'
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        entry = None
+    if not isinstance(entry, dict):
+        raise SettingError(f"prompts: {where} is not {allowed}")
+    turns = entry["turns"] if "turns" in entry else [entry.get("prompt")]
+    category = entry.get("category", "")
+    if (
+        not isinstance(turns, list)
+        or not turns
+        or not all(isinstance(turn, str) and turn.strip() for turn in turns)
+        or not isinstance(category, str)
+    ):
+        raise SettingError(f"prompts: {where} is not {allowed}")
+    return Prompt(tuple(turns), category)

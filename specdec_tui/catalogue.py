@@ -1,0 +1,85 @@
+"""The `models` command: presets, what the local cache holds, and what would fit into memory here."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from specdec_tui.backends.pair import LoadError
+from specdec_tui.backends.presets import DEMO_TARGET, NO_DRAFTER, PRESETS, ModelSpec, resolve
+from specdec_tui.settings import ModelChoice
+
+
+def show_models(choice: ModelChoice) -> int:
+    """Print both tables. Exit status 0; LoadError's line and 2 for a device that is not there."""
+    from specdec_tui.backends.hub import cached_models
+    from specdec_tui.backends.memory import gigabytes, resolve_device
+
+    console = Console(highlight=False)
+    try:
+        device = resolve_device(choice.device)
+    except LoadError as error:
+        Console(stderr=True, highlight=False).print(f"specdec-tui: {error}", markup=False)
+        return 2
+    presets = Table(title=Text(f"Presets (on {device})"))
+    for heading in ("preset", "target", "drafter", "cached", "needs", "fits"):
+        presets.add_column(heading)
+    for name, preset in PRESETS.items():
+        pair = resolve(ModelChoice(name, "", "", choice.device, choice.dtype, choice.quantize))
+        specs = [pair.target] + ([pair.drafter] if pair.drafter else [])
+        cached = all(_is_cached(spec) for spec in specs)
+        needs, fits = _fit(specs, device) if cached else ("?", "known once cached")
+        presets.add_row(
+            name,
+            Text(pair.target.name),
+            Text(pair.drafter.name if pair.drafter else NO_DRAFTER),
+            "yes" if cached else "no",
+            needs + ("" if preset.quantization == "none" else f" ({preset.quantization})"),
+            fits,
+        )
+    console.print(presets)
+    cached_table = Table(title="Local hub cache")
+    for heading in ("model", "type", "on disk", "needs", "fits"):
+        cached_table.add_column(heading)
+    found = cached_models()
+    for model in found:
+        spec = ModelSpec(model.name, choice.dtype, choice.device, choice.quantize or "none")
+        cached_table.add_row(
+            Text(model.name), Text(model.model_type), gigabytes(model.size_bytes), *_fit([spec], device)
+        )
+    console.print(cached_table if found else Text("The local hub cache holds no causal language model."))
+    console.print(Text("Any other hub id, folder or GGUF file: specdec-tui --target NAME --drafter NAME"))
+    return 0
+
+
+def _is_cached(spec: ModelSpec) -> bool:
+    from specdec_tui.backends import demo
+    from specdec_tui.backends.hub import cached_models
+
+    if spec.source == DEMO_TARGET:
+        return demo.cached_target_folder() is not None
+    return spec.source.startswith("demo-") or any(model.name == spec.source for model in cached_models())
+
+
+def _fit(specs: list[ModelSpec], device: str) -> tuple[str, str]:
+    """What these models need together, and whether it is free here."""
+    from specdec_tui.backends import memory
+    from specdec_tui.backends.description import describe
+    from specdec_tui.backends.quiet import quiet
+    from specdec_tui.backends.weights import resolve_dtype
+
+    try:
+        with quiet():
+            needs = []
+            for spec in specs:
+                config = describe(spec, lambda progress: None).config
+                needs.append(memory.estimate(spec.name, config, resolve_dtype(spec.dtype, device), spec.quantization))
+    except LoadError as error:
+        return "?", str(error)
+    total = memory.gigabytes(sum(need.total_bytes for need in needs))
+    try:
+        placements = memory.place(needs, device, specs[0].quantization)
+    except LoadError:
+        return total, "no"
+    return total, placements[0].note or "yes"

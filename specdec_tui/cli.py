@@ -1,0 +1,173 @@
+"""The command line: run (default), bench, models, doctor.
+
+Nothing heavy is imported until a command needs it: `--help` answers without torch and Textual.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from specdec_tui import __version__
+from specdec_tui.settings import SWITCH, ModelChoice, SettingError, Settings, flag_of, format_value, resolve
+
+COMMANDS = ("run", "bench", "models", "doctor")
+USAGE_ERROR = 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argparse parser whose errors are one clear line, without the usage block."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(allow_abbrev=False, **arguments)
+
+    def error(self, message: str) -> Any:
+        self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status (0 done, 1 failed, 2 bad input)."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        print(f"specdec-tui: unknown command '{words[0]}': allowed are {', '.join(COMMANDS)}", file=sys.stderr)
+        return USAGE_ERROR
+    if not words or words[0] not in (*COMMANDS, "-h", "--help", "--version"):
+        words.insert(0, "run")
+    options = _parser().parse_args(words)
+    try:
+        return int(options.command_function(options))
+    except SettingError as error:
+        print(f"specdec-tui: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        print("specdec-tui: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="specdec-tui",
+        description="A terminal laboratory for speculative decoding. Without a command it opens the app.",
+        epilog="Every setting can also come from SPECDEC_TUI_<NAME> or the user's config file.",
+    )
+    parser.add_argument("--version", action="version", version=f"specdec-tui {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, parser_class=_Parser)
+
+    run = commands.add_parser("run", help="open the app (default)", description="Open the full-screen app.")
+    run.add_argument("--prompt", default="", help="run this prompt as soon as the models are ready")
+    _add_settings(run)
+    run.set_defaults(command_function=_run)
+
+    bench = commands.add_parser(
+        "bench", help="measure the strategies without a screen", description="Measure strategies side by side."
+    )
+    bench.add_argument("--prompt", action="append", default=[], help="a prompt to measure (repeatable)")
+    bench.add_argument("--prompts", metavar="FILE", help="JSON lines with 'prompt' or 'turns', and 'category'")
+    bench.add_argument("--repeat", default="3", metavar="N", help="timed repeats of every prompt (3)")
+    bench.add_argument("--warmup", default="1", metavar="N", help="untimed runs of the first prompt before them (1)")
+    bench.add_argument("--json", metavar="FILE", help="write the results as JSON to FILE, or - for standard output")
+    _add_settings(bench)
+    bench.set_defaults(command_function=_bench)
+
+    models = commands.add_parser(
+        "models",
+        help="presets, cached models and what fits",
+        description="Presets, models in the local cache, and what fits into memory.",
+    )
+    _add_settings(models, only=("device", "dtype", "quantize"))
+    models.set_defaults(command_function=_models)
+
+    doctor = commands.add_parser(
+        "doctor",
+        help="health check: versions, devices, the demo pair",
+        description="Check versions, devices, memory and that a pair runs; exit status 0 when all is well.",
+    )
+    _add_settings(doctor, only=("device", "dtype", "preset"))
+    doctor.set_defaults(command_function=_doctor)
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser, only: Sequence[str] = ()) -> None:
+    """One flag a setting. Values stay text here; `settings.resolve` validates every source alike."""
+    for title, cls in (("models", ModelChoice), ("settings", Settings)):
+        chosen = [f for f in fields(cls) if not only or f.name in only]
+        group = parser.add_argument_group(title) if chosen else parser
+        for f in chosen:
+            kind = f.metadata["kind"]
+            default = format_value(f.default)
+            text = f"{f.metadata['help']}: {kind.allowed}" + (f" ({default})" if default else "")
+            text = text.replace("%", "%%")
+            if kind is SWITCH:
+                group.add_argument(
+                    f"--{flag_of(f.name)}", action=argparse.BooleanOptionalAction, default=None, help=text, dest=f.name
+                )
+            else:
+                group.add_argument(f"--{flag_of(f.name)}", metavar="VALUE", default=None, help=text, dest=f.name)
+
+
+def _resolved(options: argparse.Namespace) -> tuple[Settings, ModelChoice]:
+    given = {f.name: getattr(options, f.name, None) for cls in (Settings, ModelChoice) for f in fields(cls)}
+    return resolve({name: format_value(value) for name, value in given.items() if value is not None})
+
+
+def _whole_number(name: str, text: str, low: int) -> int:
+    try:
+        value = int(text)
+        if value < low:
+            raise ValueError
+    except ValueError:
+        raise SettingError(f"{name}: '{text}' is not valid: give a whole number from {low} up") from None
+    return value
+
+
+def _run(options: argparse.Namespace) -> int:
+    settings, choice = _resolved(options)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print(
+            "specdec-tui: the app needs a terminal; use 'specdec-tui bench' to measure without one",
+            file=sys.stderr,
+        )
+        return USAGE_ERROR
+    from specdec_tui.session import LocalEngine
+    from specdec_tui.tui.app import run_app
+
+    return run_app(LocalEngine(), settings, choice, options.prompt)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from specdec_tui.benchmark.command import bench
+
+    settings, choice = _resolved(options)
+    repeat = _whole_number("repeat", options.repeat, 1)
+    warmup = _whole_number("warmup", options.warmup, 0)
+    from specdec_tui.session import LocalEngine
+
+    return bench(
+        LocalEngine(),
+        settings,
+        choice,
+        prompts=options.prompt,
+        prompts_file=Path(options.prompts) if options.prompts else None,
+        repeat=repeat,
+        warmup=warmup,
+        json_to=options.json,
+    )
+
+
+def _models(options: argparse.Namespace) -> int:
+    from specdec_tui.catalogue import show_models
+
+    _, choice = _resolved(options)
+    return show_models(choice)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from specdec_tui.doctor import show_health
+    from specdec_tui.session import LocalEngine
+
+    settings, choice = _resolved(options)
+    return show_health(LocalEngine(), settings, choice)

@@ -1,0 +1,99 @@
+"""The `doctor` command: is everything here that a run needs, and does a pair really run?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from specdec_tui.backends.pair import LoadError
+from specdec_tui.benchmark.environment import describe_environment, installed_versions
+from specdec_tui.benchmark.run import BenchmarkError, measure
+from specdec_tui.benchmark.suites import Prompt
+from specdec_tui.decoding.records import LosslessStatus
+from specdec_tui.session import Engine
+from specdec_tui.settings import ModelChoice, SettingError, Settings, config_file, read_config
+
+MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the report; `state` is ok, warning or failed."""
+
+    state: str
+    name: str
+    detail: str
+
+
+def show_health(engine: Engine, settings: Settings, choice: ModelChoice) -> int:
+    """Print every check as it is made. Exit status 0 when none failed, else 1."""
+    console = Console(highlight=False)
+    failed = False
+    for check in _checks(engine, settings, choice):
+        mark, colour = MARKS[check.state]
+        line = Table.grid(padding=(0, 1))
+        line.add_row(Text(mark, style=colour), Text(f"{check.name:<14}"), Text(check.detail))
+        console.print(line)
+        failed = failed or check.state == "failed"
+    console.print(Text("Something is missing: see the lines marked ✗." if failed else "All is well."))
+    return int(failed)
+
+
+def _checks(engine: Engine, settings: Settings, choice: ModelChoice) -> Iterator[Check]:
+    for name, version in installed_versions().items():
+        optional = name == "bitsandbytes"
+        missing = "warning" if optional else "failed"
+        yield Check("ok" if version else missing, name, version or "not installed" + optional * " (no int8, int4)")
+    path = config_file()
+    try:
+        read = read_config(path)
+        yield Check("ok", "config file", f"{path} ({len(read)} settings)" if path.exists() else f"{path} (none yet)")
+    except SettingError as error:
+        yield Check("failed", "config file", str(error))
+    try:
+        here = describe_environment()
+    except ImportError as error:
+        yield Check("failed", "environment", f"torch does not import: {error}")
+        return
+    yield Check("ok", "processor", f"{here['processor']}, {here['cpu_count']} cores, {here['threads']} threads used")
+    yield Check("ok", "memory", f"{here['memory_bytes'] / 2**30:.1f} GiB")
+    devices = [f"{d['name']} ({d['memory_bytes'] / 2**30:.0f} GiB)" for d in here["cuda_devices"]]
+    yield Check("ok", "GPU", ", ".join(devices) or "none: models run on the CPU")
+    yield from _pair_checks(engine, settings, choice)
+
+
+def _pair_checks(engine: Engine, settings: Settings, choice: ModelChoice) -> Iterator[Check]:
+    start = time.perf_counter()
+    try:
+        info = engine.load(choice, lambda progress: None)
+    except LoadError as error:
+        yield Check("failed", "pair", str(error))
+        return
+    drafter = f" + {info.drafter.name}" if info.drafter else " (no drafter)"
+    yield Check(
+        "ok",
+        "pair",
+        f"{info.target.name}{drafter} on {info.target.device}, {time.perf_counter() - start:.1f} s to load",
+    )
+    names = ("target", "speculative") if info.drafter else ("target", "lookup")
+    trial = replace(settings, strategies=names, processor="greedy", max_new_tokens=24, gamma=4, ignore_eos=True)
+    try:
+        results = measure(engine, [Prompt(("Name three colours.",))], trial, repeat=1, warmup=0)
+    except BenchmarkError as error:
+        yield Check("failed", "decoding", str(error))
+        return
+    for result in results:
+        speed = result.figures.decode_tokens_per_second or 0.0
+        status = result.lossless.status
+        exact = status in (LosslessStatus.IDENTICAL, LosslessStatus.NEAR_TIES)
+        words = str(status).replace("_", " ")
+        yield Check(
+            "ok" if exact else "failed",
+            result.strategy,
+            f"{result.figures.new_tokens} tokens, {speed:.1f} tok/s, {words}",
+        )

@@ -1,0 +1,204 @@
+"""The benchmark on scripted engines: order of work, statistics, the JSON contract, bad input."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, ReportProgress
+from specdec_tui.benchmark.command import bench
+from specdec_tui.benchmark.report import as_json
+from specdec_tui.benchmark.run import BenchmarkError, measure
+from specdec_tui.benchmark.statistics import summarize
+from specdec_tui.benchmark.suites import Prompt, builtin_suite, read_suite
+from specdec_tui.decoding.records import (
+    Checked,
+    EndReason,
+    Event,
+    Finished,
+    Lossless,
+    LosslessStatus,
+    PrefillDone,
+    RoundVerified,
+    RunEnded,
+    RunStarted,
+    Status,
+    Step,
+    Token,
+)
+from specdec_tui.settings import ModelChoice, SettingError, Settings
+
+INFO = PairInfo(
+    ModelInfo("t", "cpu", "float32", "none", 10, 40, 64), ModelInfo("d", "cpu", "float32", "none", 5, 20, 64), True
+)
+
+
+class ScriptedEngine:
+    """Answers every prompt with a first token, then rounds of known lengths and times."""
+
+    def __init__(self, error: str = "") -> None:
+        self.calls: list[str] = []
+        self.error = error
+
+    def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
+        if choice.target == "missing":
+            raise LoadError("no such model")
+        return INFO
+
+    def new_chat(self) -> None:
+        self.calls.append("new chat")
+
+    def run(self, prompt: str, settings: Settings, cancelled: Callable[[], bool]) -> Iterator[Event]:
+        self.calls.append(prompt)
+        for strategy in settings.strategies:
+            if self.error and strategy == "speculative":
+                yield Step(strategy, RunEnded(EndReason.ERROR, self.error))
+                continue
+            yield Step(strategy, RunStarted(strategy, 7, 2, 9))
+            yield Step(strategy, PrefillDone(Token(100, Status.SAMPLED, 0), 0.5), ("A",))
+            if strategy == "target":
+                for n in range(4):
+                    step = RoundVerified(n, (), Token(n, Status.SAMPLED, n + 1), 0.0, 0.1, 0.0)
+                    yield Step(strategy, step, ("x",))
+            else:
+                drafts = (Token(0, Status.ACCEPTED, 1), Token(9, Status.REJECTED, 2))
+                yield Step(
+                    strategy, RoundVerified(0, drafts, Token(1, Status.RESAMPLED, 2), 0.04, 0.12, 0.0), ("",) * 3
+                )
+                drafts = (Token(2, Status.ACCEPTED, 3), Token(3, Status.ACCEPTED, 4))
+                yield Step(strategy, RoundVerified(1, drafts, None, 0.04, 0.12, 0.0), ("",) * 2)
+            yield Step(strategy, RunEnded(EndReason.END_TOKEN), answer="Axxxx")
+        for strategy in settings.strategies:
+            yield Checked(strategy, Lossless(LosslessStatus.IDENTICAL))
+        yield Finished()
+
+
+DEMO = ModelChoice()
+TWO = Settings(strategies=("target", "speculative"))
+
+
+def test_repeats_are_passes_over_all_prompts_and_the_warm_up_comes_first() -> None:
+    engine = ScriptedEngine()
+    seen: list[tuple[int, int]] = []
+    prompts = [Prompt(("a",)), Prompt(("b", "c"))]
+    results = measure(engine, prompts, TWO, repeat=2, warmup=1, progress=lambda *p: seen.append(p))
+    assert [c for c in engine.calls if c != "new chat"] == ["a", "a", "b", "c", "a", "b", "c"]
+    assert engine.calls.count("new chat") == 5
+    assert seen[-1] == (6, 6)
+    assert len(results) == 12
+    assert {(r.prompt_index, r.turn, r.repeat) for r in results} == {
+        (p, t, r) for r in (0, 1) for p, t in ((0, 0), (1, 0), (1, 1))
+    }
+
+
+def test_only_emitted_tokens_become_the_result() -> None:
+    target, speculative = measure(ScriptedEngine(), [Prompt(("a",))], TWO, repeat=1, warmup=0)
+    assert target.token_ids == speculative.token_ids == [100, 0, 1, 2, 3]
+    assert target.text == "Axxxx"
+    assert target.figures.new_tokens == 5
+
+
+def test_a_summary_holds_the_defined_figures() -> None:
+    results = measure(ScriptedEngine(), [Prompt(("a",)), Prompt(("b",))], TWO, repeat=3, warmup=0)
+    target, speculative = summarize(results)
+    assert target.decode_tokens_per_second is not None and speculative.decode_tokens_per_second is not None
+    assert target.decode_tokens_per_second.median == pytest.approx(10)
+    assert speculative.decode_tokens_per_second.median == pytest.approx(4 / 0.32)
+    assert speculative.speedup is not None
+    assert speculative.speedup.low == speculative.speedup.high == pytest.approx(1.25)
+    assert speculative.acceptance_rate == pytest.approx(3 / 4)
+    assert speculative.tokens_per_target_call == pytest.approx(5 / 3)
+    assert speculative.cost_ratio == pytest.approx(0.2)
+    assert speculative.verify_ratio == pytest.approx(1.2)
+    assert speculative.predicted_speedup == pytest.approx((1 - 0.75**3) / (0.25 * (2 * 0.2 + 1.2)))
+    assert target.acceptance_rate is None and target.predicted_speedup is None
+
+
+def test_the_json_contract_has_every_field() -> None:
+    results = measure(ScriptedEngine(), [Prompt(("a",), "kind")], TWO, repeat=1, warmup=0)
+    report = json.loads(json.dumps(as_json(results, summarize(results), INFO, TWO, {"python": "3"}, {"repeat": 1})))
+    assert set(report) == {"schema", "environment", "models", "settings", "results", "summary"}
+    assert report["schema"] == 1
+    assert set(report["models"]) >= {"target", "drafter"}
+    needed = (
+        "strategy prompt_index category repeat prompt_tokens new_tokens token_ids text finish_reason prefill_seconds "
+        "decode_seconds decode_tokens_per_second rounds drafted accepted rejected unverified acceptance_rate "
+        "tokens_per_target_call draft_seconds verify_seconds other_seconds lossless"
+    )
+    assert set(report["results"][0]) >= set(needed.split())
+    assert set(report["results"][0]["lossless"]) >= {"status", "ties", "first_divergence", "gap"}
+    assert report["results"][1]["finish_reason"] == "end_token"
+    summary = report["summary"][1]
+    assert set(summary["speedup"]) == {"median", "low", "high"} == set(summary["decode_tokens_per_second"])
+    assert {"acceptance_rate", "tokens_per_target_call", "cost_ratio", "verify_ratio", "predicted_speedup"} <= set(
+        summary
+    )
+
+
+def test_a_failed_run_fails_the_benchmark() -> None:
+    with pytest.raises(BenchmarkError, match="speculative: out of memory"):
+        measure(ScriptedEngine("out of memory"), [Prompt(("a",))], TWO, repeat=1, warmup=0)
+
+
+def _bench(engine: ScriptedEngine, choice: ModelChoice = DEMO, json_to: str | None = None) -> int:
+    return bench(engine, TWO, choice, prompts=["a"], prompts_file=None, repeat=1, warmup=0, json_to=json_to)
+
+
+def test_json_goes_to_standard_output_alone_or_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _bench(ScriptedEngine(), json_to="-") == 0
+    assert json.loads(capsys.readouterr().out)["summary"][0]["strategy"] == "target"
+    assert _bench(ScriptedEngine(), json_to=str(tmp_path / "out.json")) == 0
+    assert json.loads((tmp_path / "out.json").read_text())["schema"] == 1
+    assert "speculative" in capsys.readouterr().out
+
+
+def test_failures_have_an_exit_status_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _bench(ScriptedEngine(), ModelChoice(target="missing")) == 2
+    assert "no such model" in capsys.readouterr().err
+    assert _bench(ScriptedEngine("broken [/x]")) == 1
+    assert "broken [/x]" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_found_before_measuring(tmp_path: Path) -> None:
+    engine = ScriptedEngine()
+    for bad in (tmp_path, tmp_path / "none" / "out.json"):
+        with pytest.raises(SettingError, match="json: cannot write"):
+            _bench(engine, json_to=str(bad))
+    assert engine.calls == []
+
+
+def test_the_built_in_suite_has_two_prompts_of_six_kinds() -> None:
+    suite = builtin_suite()
+    kinds = [prompt.category for prompt in suite]
+    assert len(set(kinds)) == 6 and all(kinds.count(kind) == 2 for kind in kinds)
+    assert any(len(prompt.turns) > 1 for prompt in suite)
+
+
+def test_a_prompts_file_may_hold_prompts_and_turns(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"prompt": "a"}\n\n{"turns": ["b", "c"], "category": "chat"}\n')
+    assert read_suite(path) == [Prompt(("a",)), Prompt(("b", "c"), "chat")]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "x",
+        "[]",
+        "{}",
+        '{"prompt": ""}',
+        '{"turns": []}',
+        '{"turns": "a"}',
+        '{"prompt": 1}',
+        '{"prompt":"a","category":1}',
+        "",
+    ],
+)
+def test_a_bad_prompts_file_names_the_line_and_what_is_allowed(bad: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(bad + "\n")
+    with pytest.raises(SettingError, match=r"p\.jsonl"):
+        read_suite(path)
+    with pytest.raises(SettingError, match="cannot read"):
+        read_suite(tmp_path / "none")

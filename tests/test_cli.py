@@ -1,0 +1,105 @@
+"""The command line: bad input is one line and exit status 2; every setting is a flag."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specdec_tui import __version__, cli
+from specdec_tui.settings import FIELDS, flag_of
+
+
+@pytest.fixture(autouse=True)
+def _own_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPECDEC_TUI_CONFIG", str(tmp_path / "config.toml"))
+
+
+def status_of(*words: str) -> int:
+    try:
+        return cli.main(words)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--gamma", "x"], "gamma: 'x' is not valid: give a whole number from 0 to 32"),
+        (["run", "--temperature", "-1"], "temperature: '-1' is not valid"),
+        (["bench", "--top-p", "2"], "top-p: '2' is not valid"),
+        (["bench", "--repeat", "0"], "repeat: '0' is not valid"),
+        (["bench", "--warmup", "x"], "warmup: 'x' is not valid"),
+        (["bench", "--prompt", " "], "empty prompt"),
+        (["bench", "--prompts", "no-such-file.jsonl"], "cannot read"),
+        (["bench", "--strategies", "target,magic"], "strategies: 'target,magic' is not valid"),
+        (["--rule", "none"], "rejection, coupled, block, skip-adjustment"),
+        (["--preset", "demoo"], "one of demo, llama3.2"),
+        (["--device", "gpu"], "device: 'gpu' is not valid"),
+        (["--no-such-flag"], "unrecognized arguments: --no-such-flag"),
+        (["--gam", "3"], "unrecognized arguments: --gam 3"),
+        (["--gamma"], "expected one argument"),
+        (["benhc"], "unknown command 'benhc': allowed are run, bench, models, doctor"),
+        (["bench", "stray"], "unrecognized arguments: stray"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_status_2(
+    words: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(*words) == 2
+    shown = capsys.readouterr()
+    assert part in shown.err
+    assert len(shown.err.strip().splitlines()) == 1
+    assert shown.out == ""
+
+
+def test_a_bad_config_file_or_environment_is_status_2(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.toml").write_text("gamma = true\n")
+    assert status_of("bench") == 2
+    assert "config.toml" in capsys.readouterr().err
+    (tmp_path / "config.toml").unlink()
+    monkeypatch.setenv("SPECDEC_TUI_RULE", "x")
+    assert status_of("bench") == 2
+    assert "rule (environment): 'x'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["--gamma", "3"]])
+def test_without_a_terminal_the_app_names_bench(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "specdec_tui", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 2
+    assert "needs a terminal" in done.stderr and "specdec-tui bench" in done.stderr
+
+
+def test_every_setting_is_a_flag_of_run_and_bench(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("run", "bench"):
+        assert status_of(command, "--help") == 0
+        text = capsys.readouterr().out
+        for name in FIELDS:
+            assert f"--{flag_of(name)}" in text
+
+
+def test_flags_reach_the_settings_and_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(
+        "specdec_tui.benchmark.command.bench", lambda engine, *given, **more: seen.append((given, more)) or 0
+    )
+    words = (
+        "bench --target a --drafter b --device cpu --no-chat --no-cache --ignore-eos --gamma 7 --top-p 0.8 --repeat 2"
+    )
+    assert status_of(*words.split()) == 0
+    (settings, choice), more = seen[0]
+    assert (choice.target, choice.drafter, choice.device) == ("a", "b", "cpu")
+    assert (settings.chat, settings.cache, settings.ignore_eos, settings.gamma) == (False, False, True, 7)
+    assert (settings.processor, settings.top_p) == ("nucleus", 0.8)
+    assert more["repeat"] == 2 and more["json_to"] is None
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("--version") == 0
+    assert capsys.readouterr().out.strip() == f"specdec-tui {__version__}"

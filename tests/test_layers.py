@@ -1,0 +1,80 @@
+"""The layers of the design: an import may only point down, and the light modules stay light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import specdec_tui
+
+PACKAGE = Path(specdec_tui.__file__).parent
+
+# From the top to the bottom. The command line stands above the app because it launches it.
+LAYERS = [
+    {"__main__"},
+    {"cli"},
+    {"tui", "doctor", "catalogue"},
+    {"session"},
+    {"benchmark"},
+    {"decoding"},
+    {"backends"},
+    {"settings", ""},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+LIGHT = [
+    "specdec_tui",
+    "specdec_tui.cli",
+    "specdec_tui.settings",
+    "specdec_tui.session",
+    "specdec_tui.decoding.records",
+    "specdec_tui.decoding.figures",
+    "specdec_tui.backends.pair",
+    "specdec_tui.backends.presets",
+]
+
+
+def _imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module}
+    return {name for name in found if name.split(".")[0] == "specdec_tui"}
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_down(path: Path) -> None:
+    own = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    own_rank = RANK["" if own == "__init__" else own]
+    for name in _imports(path):
+        layer = [*name.split("."), ""][1]
+        assert RANK[layer] >= own_rank, f"{path.name} imports {name}, which lies above it"
+
+
+def test_decoding_knows_no_files_network_or_screen() -> None:
+    forbidden = {"pathlib", "socket", "urllib", "textual", "rich", "transformers", "json", "os"}
+    for path in (PACKAGE / "decoding").glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        roots = {a.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+        roots |= {n.module.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
+        assert not roots & forbidden, f"{path.name} imports {roots & forbidden}"
+
+
+def test_light_modules_import_neither_torch_nor_textual() -> None:
+    code = "import sys\n" + "\n".join(f"import {name}" for name in LIGHT)
+    code += "\nprint(sorted({'torch', 'textual', 'transformers'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_help_imports_neither_torch_nor_textual() -> None:
+    code = (
+        "import sys\nfrom specdec_tui.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'torch', 'textual', 'transformers', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
