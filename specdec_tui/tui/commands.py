@@ -1,0 +1,106 @@
+"""The one table of commands: palette, key bindings, footer and help are all made from it.
+
+A command without an argument is a row here. A setting needs no row: every field of
+`settings.FIELDS` is a palette command of its own, with its value as the argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual.binding import Binding
+
+from specdec_tui.settings import STRATEGIES
+
+APP = "app"
+"""Scope of keys that count when no text box has the focus."""
+ANYWHERE = "anywhere"
+"""Scope of keys that count inside text boxes and dialogs too."""
+PROMPT = "prompt"
+"""Scope of keys that count inside the prompt box only."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """`name` is typed in the palette, `action` is an action of the app.
+
+    `keys` are Textual's key names, comma separated. `footer` is the label at the bottom of the
+    screen (none: not shown); neighbours with the same `group` share that as their label.
+    """
+
+    name: str
+    help: str
+    action: str
+    keys: str = ""
+    scope: str = APP
+    footer: str = ""
+    group: str = ""
+    in_palette: bool = True
+
+    @property
+    def id(self) -> str:
+        return self.name.replace(" ", "-")
+
+
+def _toggles() -> tuple[Command, ...]:
+    return tuple(
+        Command(
+            f"toggle {name}",
+            f"switch the strategy {name} on or off",
+            f"toggle_strategy('{name}')",
+            str(number),
+            group="Strategies",
+        )
+        for number, name in enumerate(STRATEGIES, 1)
+    )
+
+
+# Nothing destructive may come first: `enter` on the freshly opened palette runs the first row.
+COMMANDS: tuple[Command, ...] = (
+    Command("help", "keys, commands and settings", "help", "f1", ANYWHERE, footer="Help"),
+    Command("run", "run the prompt in the box", "submit", "enter", PROMPT, footer="Run"),
+    Command("new line", "begin a new line", "newline", "ctrl+j", PROMPT, footer="New line", in_palette=False),
+    Command("panes", "leave the prompt box", "leave_prompt", "escape", PROMPT, footer="Panes", in_palette=False),
+    Command("prompt", "go to the prompt box", "focus_prompt", "slash", footer="Prompt"),
+    *_toggles(),
+    Command("run again", "run the last prompt again", "run_again", "r", footer="Again"),
+    Command("view", "next view: text, rounds", "cycle_view", "v", footer="View"),
+    Command("table", "show or hide the comparison table", "toggle_table", "t", footer="Table"),
+    Command("more drafts", "one more draft token per round", "change_gamma(1)", "plus,equals_sign", group="γ"),
+    Command("fewer drafts", "one draft token less per round", "change_gamma(-1)", "minus", group="γ"),
+    Command("models", "choose and load a pair of models", "models", "m", footer="Models"),
+    Command("settings", "show or hide the side bar", "toggle_side_bar", "s", footer="Settings"),
+    Command("maximise", "one pane on the whole screen, and back", "toggle_maximise", "z", footer="Max"),
+    Command("commands", "set anything", "commands", "ctrl+p", ANYWHERE, footer="Commands", in_palette=False),
+    Command("stop", "stop the run and keep its text (pressed again: quit)", "stop_or_quit", "ctrl+c", footer="Stop"),
+    Command("new chat", "forget the conversation", "new_chat", "n", footer="New chat"),
+    Command("quit", "leave the app", "quit", "ctrl+q", ANYWHERE, footer="Quit"),
+)
+
+
+_GROUPS = {name: Binding.Group(name, compact=True) for name in {c.group for c in COMMANDS} - {""}}
+_KEY_NAMES = {"plus": "+", "minus": "-", "slash": "/", "equals_sign": "=", "escape": "esc", "enter": "enter"}
+
+
+def key_names(command: Command) -> list[str]:
+    """The keys of a command as a person reads them."""
+    return [_KEY_NAMES.get(key, key) for key in command.keys.split(",") if key]
+
+
+def bindings(*scopes: str) -> list[Binding]:
+    """Textual bindings of the commands in `scopes`; ids are the commands' (for a user's keymap)."""
+    return [
+        Binding(
+            command.keys,
+            command.action,
+            command.footer or command.name,
+            show=bool(command.footer or command.group),
+            key_display=key_names(command)[0].replace("ctrl+", "^"),
+            priority=command.scope == ANYWHERE,
+            tooltip=command.help,
+            id=command.id,
+            group=_GROUPS.get(command.group),
+        )
+        for command in COMMANDS
+        if command.keys and command.scope in scopes
+    ]

@@ -1,0 +1,62 @@
+"""Writes the settings a user changed in the app to the config file, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from specdec_tui.settings import SettingError, flag_of, name_of
+
+
+def save_settings(path: Path, changed: Mapping[str, Any]) -> None:
+    """Put `changed` (setting name -> value) into the TOML file at `path`; other entries stay.
+
+    The file is replaced as a whole, so that a reader or a crash never meets half of it.
+    SettingError, in one line, when the file is damaged (it is left alone) or cannot be written.
+    """
+    try:
+        table = _read(path)
+        for name, value in changed.items():
+            for word in [word for word in table if _means(word, name)]:
+                del table[word]
+            table[flag_of(name)] = list(value) if isinstance(value, tuple) else value
+        _replace(path, tomli_w.dumps(table))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"settings not saved: {path} is damaged: {error}") from None
+    except (OSError, UnicodeDecodeError, TypeError) as error:
+        raise SettingError(f"settings not saved to {path}: {error}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+
+
+def _means(word: str, name: str) -> bool:
+    try:
+        return name_of(word) == name
+    except SettingError:
+        return False
+
+
+def _replace(path: Path, text: str) -> None:
+    path = path.resolve()  # keep a symbolic link (dotfiles) a link
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError("the file is read-only")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

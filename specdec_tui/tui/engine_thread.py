@@ -1,0 +1,144 @@
+"""The one thread that calls the engine: loads and runs, one at a time, never on the screen's thread.
+
+Everything the engine says becomes a `Report` in a mailbox. The screen is woken by at most one
+outstanding message, however fast the engine is, and then takes what has gathered (`drain`), so
+decoding never waits for painting and the message queue stays short for keys.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+from specdec_tui.backends.pair import PairInfo, Progress
+from specdec_tui.decoding.records import Event
+from specdec_tui.session import Engine
+from specdec_tui.settings import ModelChoice, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """Always the last report of a job; `error` is one line for a person, empty when all went well."""
+
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Something that happened in job number `job`."""
+
+    job: int
+    item: Progress | PairInfo | Event | JobEnded
+
+
+@dataclass(slots=True)
+class _Job:
+    number: int
+    work: Callable[[_Job], None]
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+class EngineThread:
+    """Runs jobs in order. `wake` is called from the engine's thread; it returns False once nobody listens."""
+
+    def __init__(self, engine: Engine, wake: Callable[[], bool]) -> None:
+        self._engine = engine
+        self._wake = wake
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._reports: deque[Report] = deque()
+        self._lock = threading.Lock()
+        self._awake = False
+        self._closing = threading.Event()
+        self._current: _Job | None = None
+        self._last_number = 0
+        # A daemon: a load inside a library cannot be interrupted and must not hold the process.
+        self._thread = threading.Thread(target=self._work, name="specdec-engine", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def load(self, choice: ModelChoice) -> int:
+        """Queue a load; returns the number its reports will carry."""
+
+        def work(job: _Job) -> None:
+            self._report(job.number, self._engine.load(choice, lambda step: self._report(job.number, step)))
+
+        return self._put(work)
+
+    def run(self, prompt: str, settings: Settings, *, again: bool = False) -> int:
+        """Queue a run (`again`: it replaces the last turn); returns the number its reports will carry."""
+
+        def work(job: _Job) -> None:
+            def cancelled() -> bool:
+                return job.cancelled.is_set() or self._closing.is_set()
+
+            for event in self._engine.run(prompt, settings, cancelled, again=again):
+                self._report(job.number, event)
+                if self._closing.is_set():
+                    break
+
+        return self._put(work)
+
+    def new_chat(self) -> int:
+        """Queue forgetting the conversation."""
+        return self._put(lambda _job: self._engine.new_chat())
+
+    def cancel(self) -> None:
+        """Ask the job at work to end; a run does so between two rounds."""
+        job = self._current
+        if job is not None:
+            job.cancelled.set()
+
+    def close(self) -> None:
+        """End the run at work and take no further job. Does not wait."""
+        self._closing.set()
+        self._jobs.put(None)
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the thread; False when it is still busy after `timeout` seconds."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def drain(self) -> list[Report]:
+        """Everything reported since the last call. An empty list means: the next report wakes again."""
+        with self._lock:
+            reports = list(self._reports)
+            self._reports.clear()
+            self._awake = bool(reports)
+        return reports
+
+    def _put(self, work: Callable[[_Job], None]) -> int:
+        self._last_number += 1
+        self._jobs.put(_Job(self._last_number, work))
+        return self._last_number
+
+    def _report(self, number: int, item: Progress | PairInfo | Event | JobEnded) -> None:
+        with self._lock:
+            self._reports.append(Report(number, item))
+            wake, self._awake = not self._awake, True
+        if wake and not self._wake():
+            self.close()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None and not self._closing.is_set():
+            self._current = job
+            error = ""
+            try:
+                job.work(job)
+            except BaseException as fault:
+                error = one_line(fault)
+            self._current = None
+            self._report(job.number, JobEnded(error))
+
+
+def one_line(fault: BaseException) -> str:
+    """An exception as one line for a person: its message, led by its type unless it is our own."""
+    message = " ".join(str(fault).split())
+    own = type(fault).__module__.startswith("specdec_tui")
+    if own and message:
+        return message
+    return f"{type(fault).__name__}: {message}" if message else type(fault).__name__

@@ -1,0 +1,249 @@
+"""One strategy on the screen: its figures, its text or rounds, and how its run stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widgets import Static
+
+from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.records import (
+    EMITTED,
+    DraftsProposed,
+    Lossless,
+    LosslessStatus,
+    Notice,
+    PrefillDone,
+    RoundVerified,
+    RunEnded,
+    RunStarted,
+    Step,
+    Token,
+)
+from specdec_tui.tui.line_view import LineView
+from specdec_tui.tui.pane_text import BAD, PaneState, Part, figure_line, fit_groups, status_parts
+from specdec_tui.tui.rounds_view import RoundsView
+from specdec_tui.tui.sanitize import visible
+from specdec_tui.tui.token_view import TokenView
+
+VIEWS = ("text", "rounds")
+
+# Numbers that change faster than this cannot be read, and painting them takes time from decoding.
+_FIGURES_SECONDS = 0.1
+_SHORT = 5
+_LONGEST_NOTE = 2000
+
+
+class StrategyPane(Vertical, can_focus=True):
+    """A pane for one strategy. It is fed `Step`s in batches and remembers everything it was fed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key, f"scroll_view('{action}')", label, show=False)
+        for key, action, label in (
+            ("up", "up", "Scroll up"),
+            ("down", "down", "Scroll down"),
+            ("pageup", "page_up", "Page up"),
+            ("pagedown", "page_down", "Page down"),
+            ("home", "home", "To the start"),
+            ("end", "end", "Follow the end"),
+        )
+    ]
+
+    view: reactive[str] = reactive(VIEWS[0], init=False)
+
+    def __init__(self, number: int, strategy: str, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.number = number
+        self.strategy = strategy
+        self.state = PaneState.IDLE
+        self._figures = RunFigures()
+        self._baseline: RunFigures | None = None
+        self._lossless: Lossless | None = None
+        self._max_new_tokens = 0
+        self._texts: list[str] = []
+        self._notes: list[Content] = []
+        self._due = False
+        self._subtitle: list[Part] = []
+        self._figure_line = Static(classes="figures", markup=False)
+        self._token_view = TokenView(classes="view")
+        self._rounds_view = RoundsView(classes="view")
+        self._note_box = Static(classes="notes", markup=False)
+        self._status_line = Static(classes="status", markup=False)
+        self.border_title = self._heading()
+
+    def compose(self) -> ComposeResult:
+        self._rounds_view.display = self.view == "rounds"
+        self._token_view.display = self.view == "text"
+        self._note_box.display = bool(self._notes)
+        yield self._figure_line
+        yield self._token_view
+        yield self._rounds_view
+        yield self._note_box
+        yield self._status_line
+
+    @property
+    def figures(self) -> RunFigures:
+        """The figures of the run so far."""
+        return self._figures
+
+    @property
+    def plain_text(self) -> str:
+        """The text emitted so far, exactly as the engine gave it."""
+        return "".join(self._texts)
+
+    @property
+    def lossless(self) -> Lossless | None:
+        """The verdict on the run, once there is one."""
+        return self._lossless
+
+    @property
+    def token_view(self) -> TokenView:
+        return self._token_view
+
+    @property
+    def rounds_view(self) -> RoundsView:
+        return self._rounds_view
+
+    def begin(self, max_new_tokens: int) -> None:
+        """Clear the pane for a new run that may emit so many tokens."""
+        self.state = PaneState.WAITING
+        self._figures = RunFigures()
+        self._baseline = None
+        self._lossless = None
+        self._max_new_tokens = max_new_tokens
+        self._texts = []
+        self._notes = []
+        self._show_notes()
+        self._token_view.clear()
+        self._rounds_view.clear()
+        self.remove_class("-running", "-failed")
+        self._repaint_lines()
+
+    def feed(self, steps: Sequence[Step]) -> None:
+        """Take a batch of steps of this strategy: one repaint, however many rounds it holds."""
+        tokens: list[Token] = []
+        texts: list[str] = []
+        pending: Step | None = None
+        ended = False
+        for step in steps:
+            record = step.record
+            self._figures.add(record)
+            match record:
+                case RoundVerified() | PrefillDone():
+                    pending = None
+                    self.state = PaneState.RUNNING
+                    self._rounds_view.add(record, step.texts)
+                    drafts = record.drafts if isinstance(record, RoundVerified) else ()
+                    last = record.emitted if isinstance(record, RoundVerified) else record.token
+                    for token, text in zip((*drafts, last) if last else drafts, step.texts, strict=False):
+                        if token.status in EMITTED:
+                            tokens.append(token)
+                            texts.append(text)
+                case DraftsProposed():
+                    pending = step
+                    self._rounds_view.add(record, step.texts)
+                case RunStarted():
+                    self.state = PaneState.PREFILL
+                    self._max_new_tokens = record.max_new_tokens
+                    self.add_class("-running")
+                case Notice():
+                    self.note(record.message)
+                case RunEnded():
+                    ended = True
+                    pending = None
+                    self._end(record)
+        self._texts += texts
+        if isinstance(pending, Step) and isinstance(pending.record, DraftsProposed):
+            self._token_view.feed(tokens, texts, pending.record.drafts, pending.texts)
+        else:
+            self._token_view.feed(tokens, texts)
+        self._rounds_view.sync()
+        if ended:
+            self._repaint_lines()
+        else:
+            self._repaint_lines_soon()
+
+    def _end(self, record: RunEnded) -> None:
+        self.state = PaneState.ENDED
+        self._rounds_view.drop_pending()
+        self.remove_class("-running")
+        if record.message:
+            failed = record.reason.value == "error"
+            self.set_class(failed, "-failed")
+            self.note(record.message, BAD if failed else "")
+
+    def checked(self, lossless: Lossless) -> None:
+        """Show the verdict of the lossless check."""
+        self._lossless = lossless
+        if lossless.status is LosslessStatus.DIFFERENT:
+            self.add_class("-failed")
+            if lossless.detail:
+                self.note(lossless.detail, BAD)
+        self._repaint_lines()
+
+    def set_baseline(self, figures: RunFigures | None) -> None:
+        """Measure speedup against the target's own run; None: no such run."""
+        self._baseline = figures
+        self._repaint_lines_soon()
+
+    def note(self, text: str, style: str = "") -> None:
+        """Say something under the text, in full."""
+        self._notes.append(Content.styled(visible(text.strip())[:_LONGEST_NOTE], style))
+        self._show_notes()
+
+    def cycle_view(self) -> None:
+        """Go to the next view."""
+        self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]
+
+    def validate_view(self, view: str) -> str:
+        return view if view in VIEWS else VIEWS[0]
+
+    def watch_view(self, view: str) -> None:
+        self._token_view.display = view == "text"
+        self._rounds_view.display = view == "rounds"
+        self._rounds_view.sync()
+        self._repaint_lines()
+
+    def action_scroll_view(self, how: str) -> None:
+        """Scroll the shown view: `up`, `down`, `page_up`, `page_down`, `home` or `end`."""
+        view: LineView = self._token_view if self.view == "text" else self._rounds_view
+        getattr(view, f"action_scroll_{how}")()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(self.size.height < _SHORT, "-short")
+        self._repaint_lines()
+
+    def _heading(self) -> Content:
+        return Content.assemble((f"{self.number} ", "bold"), (visible(self.strategy), "bold"))
+
+    def _show_notes(self) -> None:
+        self._note_box.display = bool(self._notes)
+        self._note_box.update(Content("\n").join(self._notes))
+
+    def _repaint_lines_soon(self) -> None:
+        if not self._due:
+            self._due = True
+            self.set_timer(_FIGURES_SECONDS, self._repaint_lines)
+
+    def _repaint_lines(self) -> None:
+        self._due = False
+        width = max(1, self.size.width - 2)
+        is_target = self.strategy == "target"
+        # A pane too low for a status line has it in its border.
+        short = self.has_class("-short")
+        figures = figure_line(self._figures, self._baseline, is_target, width)
+        status, first = status_parts(self.state, self._figures, self._max_new_tokens, self._lossless, is_target)
+        self._figure_line.update(figures, layout=False)
+        line = fit_groups(status, max(1, width - 4) if short else width, " · ", first)
+        self._status_line.update(Content.assemble(*line), layout=False)
+        subtitle = line if short else [(self.view, "")] if self.view != VIEWS[0] else []
+        if subtitle != self._subtitle:
+            self._subtitle = subtitle
+            self.border_subtitle = Content.assemble(*subtitle) if subtitle else None

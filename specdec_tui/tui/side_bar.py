@@ -1,0 +1,162 @@
+"""Every setting at once, grouped and editable; made from the fields of `Settings`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.events import DescendantBlur
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Checkbox, Input, Label, Select
+
+from specdec_tui.settings import (
+    FIELDS,
+    STRATEGIES,
+    SWITCH,
+    Kind,
+    SettingError,
+    Settings,
+    flag_of,
+    format_value,
+    parse_value,
+)
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Strategies": ("strategies",),
+    "Drafting": ("gamma", "max_new_tokens", "rule", "schedule"),
+    "Sampling": ("processor", "temperature", "top_k", "top_p", "seed"),
+    "N-grams": ("ngram_storage", "ngram_order", "top_k_filler", "ngram_unknown", "reset_in_between"),
+    "Session": ("chat", "cache", "ignore_eos", "insight"),
+    "Look": ("theme",),
+}
+
+
+class Tick(Checkbox):
+    """A checkbox whose state shows without colours."""
+
+    def __init__(self, label: str, value: bool, id: str) -> None:
+        super().__init__(label, value, id=id, compact=True)
+        self._mark(value)
+
+    def watch_value(self) -> None:
+        self._mark(self.value)
+        super().watch_value()
+
+    def _mark(self, on_now: bool) -> None:
+        self.BUTTON_INNER = "✓" if on_now else " "
+
+
+class SideBar(VerticalScroll, can_focus=False):
+    """Shows `Settings`; posts `Changed` with valid values only, `Refused` with the reason otherwise."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Close settings")]
+
+    class Changed(Message):
+        def __init__(self, values: Mapping[str, Any]) -> None:
+            super().__init__()
+            self.values = values
+
+    class Refused(Message):
+        def __init__(self, reason: str) -> None:
+            super().__init__()
+            self.reason = reason
+
+    class Left(Message):
+        """Escape was pressed in the side bar."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(id="side-bar")
+        self._settings = settings
+
+    def compose(self) -> ComposeResult:
+        for group, names in GROUPS.items():
+            yield Label(group, classes="group")
+            for name in names:
+                yield from self._editors(name)
+        yield Label("Models are chosen with m", classes="hint")
+
+    def _editors(self, name: str) -> ComposeResult:
+        kind: Kind = FIELDS[name].metadata["kind"]
+        value = getattr(self._settings, name)
+        if name == "strategies":
+            for strategy in STRATEGIES:
+                yield Tick(strategy, strategy in value, f"strategy-{strategy}")
+        elif kind is SWITCH:
+            box = Tick(flag_of(name), value, name)
+            box.tooltip = FIELDS[name].metadata["help"]
+            yield box
+        else:
+            editor: Widget
+            if kind.choices:
+                editor = Select(
+                    [(choice, choice) for choice in kind.choices], value=value, allow_blank=False, id=name, compact=True
+                )
+            else:
+                editor = Input(format_value(value), id=name, compact=True)
+            row = Horizontal(Label(FIELDS[name].metadata.get("palette", flag_of(name))), editor, classes="setting")
+            row.tooltip = f"{FIELDS[name].metadata['help']}: {kind.allowed}"
+            yield row
+
+    def on_mount(self) -> None:
+        self.query(Checkbox).first().focus()
+
+    def show(self, settings: Settings) -> None:
+        """Show other values, without announcing them as the user's changes."""
+        self._settings = settings
+        with self.prevent(Checkbox.Changed, Select.Changed, Input.Changed):
+            for strategy in STRATEGIES:
+                self.query_one(f"#strategy-{strategy}", Checkbox).value = strategy in settings.strategies
+            for field in fields(Settings):
+                if field.name == "strategies":
+                    continue
+                editor = self.query_one(f"#{field.name}")
+                value = getattr(settings, field.name)
+                if isinstance(editor, Input):
+                    editor.value = format_value(value)
+                elif isinstance(editor, (Select, Checkbox)):
+                    editor.value = value
+
+    @on(Checkbox.Changed)
+    def _switched(self, event: Checkbox.Changed) -> None:
+        event.stop()
+        name = event.checkbox.id or ""
+        if name.startswith("strategy-"):
+            on_now = [s for s in STRATEGIES if self.query_one(f"#strategy-{s}", Checkbox).value]
+            self._offer("strategies", ",".join(on_now))
+        else:
+            self._offer(name, format_value(event.value))
+
+    @on(Select.Changed)
+    def _selected(self, event: Select.Changed) -> None:
+        event.stop()
+        self._offer(event.select.id or "", str(event.value))
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._offer(event.input.id or "", event.value)
+
+    def on_descendant_blur(self, event: DescendantBlur) -> None:
+        if isinstance(event.widget, Input):
+            self._offer(event.widget.id or "", event.widget.value)
+
+    def _offer(self, name: str, text: str) -> None:
+        old = getattr(self._settings, name)
+        try:
+            value = parse_value(name, text)
+        except SettingError as error:
+            reason = "at least one strategy stays on" if name == "strategies" else str(error)
+            self.post_message(self.Refused(reason))
+            self.show(self._settings)
+            return
+        if value != old:
+            self.post_message(self.Changed({name: value}))
+
+    def action_leave(self) -> None:
+        self.post_message(self.Left())

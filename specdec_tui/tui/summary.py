@@ -1,0 +1,30 @@
+"""The settings that matter for a run, in one short line."""
+
+from __future__ import annotations
+
+from specdec_tui.settings import Settings
+
+_USES = {
+    "greedy": (),
+    "multinomial": ("temperature",),
+    "topk": ("temperature", "top_k"),
+    "nucleus": ("temperature", "top_p"),
+    "topknucleus": ("temperature", "top_k", "top_p"),
+}
+_SIGNS = {"temperature": "T", "top_k": "k", "top_p": "p"}
+
+
+def summary(settings: Settings, turns: int = 0) -> str:
+    """`γ 4 · greedy · 128 tokens · turn 2`; what is at its usual place is left out."""
+    sampling = " ".join(f"{_SIGNS[name]} {getattr(settings, name):g}" for name in _USES[settings.processor])
+    parts = [f"γ {settings.gamma}", f"{settings.processor} {sampling}".strip(), f"{settings.max_new_tokens} tokens"]
+    if settings.processor != "greedy":
+        parts += [settings.rule, f"seed {settings.seed}"]
+    if settings.schedule != "sequential":
+        parts.append(settings.schedule)
+    if not settings.cache:
+        parts.append("no cache")
+    if settings.insight:
+        parts.append("insight")
+    parts.append((f"turn {turns + 1}" if turns else "chat") if settings.chat else "no chat")
+    return " · ".join(parts)

@@ -1,0 +1,117 @@
+"""The text of one run, every token in the colours of its fate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.selection import Selection
+
+from specdec_tui.decoding.records import Status, Token
+from specdec_tui.tui.line_view import LineView
+from specdec_tui.tui.sanitize import visible
+from specdec_tui.tui.text_layout import TAB, TextLayout, cluster_end, expand_tabs
+from specdec_tui.tui.token_style import TOKEN_CLASSES, token_styles
+
+
+class TokenView(LineView):
+    """Emitted tokens, and at the tail the drafts that wait for the target."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(TOKEN_CLASSES.values())
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.layout_text = TextLayout()
+        self._tokens: list[Token] = []
+        self._emitted = 0
+        self._styles: dict[Status, Style] | None = None
+
+    @property
+    def line_count(self) -> int:
+        return len(self.layout_text.lines)
+
+    def clear(self) -> None:
+        """Empty the view for a new run."""
+        self.layout_text = TextLayout(self._width or 80)
+        self._tokens = []
+        self._emitted = 0
+        self.following = True
+        self.everything_changed()
+        self.following = True
+
+    def feed(
+        self,
+        tokens: Sequence[Token],
+        texts: Sequence[str],
+        pending: Sequence[Token] = (),
+        pending_texts: Sequence[str] = (),
+    ) -> None:
+        """Append emitted tokens with their texts; `pending` drafts take the place of earlier ones."""
+        del self._tokens[self._emitted :]
+        changed = self.layout_text.append([visible(text) for text in texts])
+        self._tokens.extend(tokens)
+        self._emitted = len(self._tokens)
+        if pending:
+            self._tokens.extend(pending)
+            changed = min(changed, self.layout_text.set_tail([visible(text) for text in pending_texts]))
+        self.lines_changed(changed)
+
+    def token_at(self, line: int, column: int) -> Token | None:
+        """The token drawn at a cell of the whole text (not of the visible part); None beside it."""
+        piece = self.layout_text.piece_at(line, column)
+        return None if piece is None else self._tokens[piece]
+
+    def line_segments(self, line: int) -> list[Segment]:
+        if self._styles is None:
+            self._styles = token_styles(self)
+        text = self.layout_text.lines[line]
+        simple = text.isascii()
+        runs: list[tuple[int, Status]] = []
+        for piece, start, _end in self.layout_text.pieces_of(line):
+            status = self._tokens[piece].status
+            if not runs or runs[-1][1] is not status:
+                runs.append((start if simple else _cluster_boundary(text, start), status))
+        segments: list[Segment] = []
+        column = 0
+        for index, (start, status) in enumerate(runs):
+            end = runs[index + 1][0] if index + 1 < len(runs) else len(text)
+            drawn = text[start:end].removesuffix("\n")
+            if "\t" in drawn:
+                # Tab stops count from the start of the line, so a run is expanded behind its offset.
+                lead = " " * (column % TAB)
+                drawn = expand_tabs(lead + drawn)[len(lead) :]
+            if drawn:
+                segment = Segment(drawn, self._styles[status])
+                column += segment.cell_length
+                segments.append(segment)
+        return segments
+
+    def wrap_to(self, width: int) -> None:
+        self.layout_text.resize(width)
+
+    def mark_of(self, line: int) -> int:
+        return self.layout_text.offset_of(line, 0)
+
+    def line_of(self, mark: int) -> int:
+        return self.layout_text.line_of(mark)
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._styles = None
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The selected text as it was generated: without the line breaks of the wrapping."""
+        layout = self.layout_text
+        start = 0 if selection.start is None else layout.offset_of(selection.start.y, selection.start.x)
+        end = None if selection.end is None else layout.offset_of(selection.end.y, selection.end.x)
+        return layout.text[start:end], "\n"
+
+
+def _cluster_boundary(text: str, offset: int) -> int:
+    """The first place at or behind `offset` where no character is torn from what attaches to it."""
+    at = 0
+    while at < offset:
+        at = cluster_end(text, at)
+    return at

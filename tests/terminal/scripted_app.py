@@ -1,0 +1,52 @@
+"""The app on a scripted engine in a real terminal: `scripted_app.py [round=SECONDS] [load=SECONDS] [noise]`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent / "tui")]
+
+from scripted_engine import ScriptedEngine  # noqa: E402
+
+from specdec_tui.backends.pair import PairInfo, Progress, ReportProgress  # noqa: E402
+from specdec_tui.decoding.records import Event, RoundVerified, Step  # noqa: E402
+from specdec_tui.settings import ModelChoice, Settings, resolve  # noqa: E402
+from specdec_tui.tui.app import run_app  # noqa: E402
+
+
+class PacedEngine(ScriptedEngine):
+    """Takes its time for each round, and for a load as long as `load_seconds`."""
+
+    round_seconds = 0.02
+    load_seconds = 0.0
+
+    def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
+        progress(Progress("reading the target", 0.25))
+        time.sleep(self.load_seconds)
+        return super().load(choice, progress)
+
+    def run(
+        self, prompt: str, settings: Settings, cancelled: Callable[[], bool], *, again: bool = False
+    ) -> Iterator[Event]:
+        for event in super().run(prompt, settings, cancelled, again=again):
+            if isinstance(event, Step) and isinstance(event.record, RoundVerified):
+                time.sleep(self.round_seconds)
+            yield event
+
+
+if __name__ == "__main__":
+    engine = PacedEngine()
+    for word in sys.argv[1:]:
+        name, _, value = word.partition("=")
+        if name == "round":
+            engine.round_seconds = float(value)
+        elif name == "load":
+            engine.load_seconds = float(value)
+        elif name == "noise":
+            engine.native_output = b"NATIVE NOISE\n" * 5
+    settings, choice = resolve({})
+    raise SystemExit(run_app(engine, settings, choice))

@@ -1,0 +1,123 @@
+"""From launch to result and out again, in a real terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tmux import Terminal
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+
+APP = Path(__file__).with_name("scripted_app.py")
+Launch = Callable[..., Terminal]
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Launch]:
+    """Starts the scripted app with a home of its own; the terminal is closed afterwards."""
+    terminals: list[Terminal] = []
+    sockets = Path(tempfile.mkdtemp(prefix="specdec"))  # a socket's path may not be long
+
+    def start(*words: str, width: int = 120, height: int = 40) -> Terminal:
+        home = {
+            "HOME": str(tmp_path),
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+            "SPECDEC_TUI_CONFIG": str(tmp_path / "config.toml"),
+            "SPECDEC_TUI_MAX_NEW_TOKENS": "60",
+        }
+        socket = sockets / str(len(terminals))
+        terminals.append(Terminal(socket, [sys.executable, str(APP), *words], home, width, height))
+        return terminals[-1]
+
+    yield start
+    for terminal in terminals:
+        terminal.close()
+    shutil.rmtree(sockets, ignore_errors=True)
+
+
+def test_from_launch_to_the_result_and_out(launch: Launch) -> None:
+    terminal = launch()
+    terminal.wait_for("ready", "1 target", "3 speculative", "4 ngram", "5 lookup")
+    terminal.type("why is the sky blue")
+    terminal.wait_for("why is the sky blue")
+    terminal.keys("Enter")
+    terminal.wait_for("running", "Light travels")
+    terminal.wait_for("ready", "identical", "speedup")
+    terminal.wait(lambda screen: screen.count("60/60") == 4, "four complete panes")
+    terminal.keys("C-q")
+    terminal.wait_for("left with 0")
+    assert "1 target" not in terminal.screen()
+
+
+def test_ctrl_c_stops_and_keeps_the_text_and_pressed_again_leaves(launch: Launch) -> None:
+    terminal = launch("round=0.2")
+    terminal.wait_for("ready")
+    terminal.type("go")
+    terminal.keys("Enter")
+    terminal.wait_for("running", "Light travels in")
+    terminal.keys("C-c")
+    terminal.wait(lambda screen: "ready" in screen and "Light travels in" in screen, "stopped with its text")
+    terminal.keys("C-c", "C-c")
+    terminal.wait_for("left with 0")
+
+
+def test_resizing_while_running_keeps_the_app_alive_and_complete(launch: Launch) -> None:
+    terminal = launch("round=0.05")
+    terminal.wait_for("ready")
+    terminal.type("go")
+    terminal.keys("Enter")
+    terminal.wait_for("running")
+    for width, height in ((80, 24), (30, 10), (200, 60), (1, 1), (100, 30), (120, 40)):
+        terminal.resize(width, height)
+    terminal.wait_for("ready", "speedup")
+    terminal.wait(lambda screen: screen.count("60/60") == 4, "four complete panes")
+
+
+def test_what_libraries_write_to_the_descriptors_goes_to_the_log_and_not_on_the_screen(
+    launch: Launch, tmp_path: Path
+) -> None:
+    terminal = launch("noise")
+    terminal.wait_for("ready")
+    terminal.type("go")
+    terminal.keys("Enter")
+    screen = terminal.wait_for("60/60", "speedup")
+    assert "NATIVE" not in screen
+    terminal.keys("C-q")
+    terminal.wait_for("left with 0")
+    logs = list(tmp_path.rglob("output.log"))
+    assert len(logs) == 1
+    assert logs[0].read_text().count("NATIVE NOISE") == 10
+
+
+def test_leaving_while_the_models_load_does_not_wait_for_them(launch: Launch) -> None:
+    terminal = launch("load=500")
+    terminal.wait_for("loading", "25%")
+    terminal.type("early")
+    terminal.keys("Enter")
+    terminal.wait_for("waiting", "early")
+    terminal.keys("C-q")
+    terminal.wait_for("left with 0")
+
+
+def test_a_paste_of_several_lines_stays_in_the_box_until_enter(launch: Launch) -> None:
+    terminal = launch()
+    terminal.wait_for("ready")
+    terminal.paste("first line\nsecond line")
+    screen = terminal.wait_for("first line", "second line")
+    assert "running" not in screen
+    terminal.keys("Enter")
+    terminal.wait_for("60/60")
+
+
+def test_the_palette_sets_a_value_typed_in_one_go(launch: Launch) -> None:
+    terminal = launch()
+    terminal.wait_for("ready")
+    terminal.keys("C-p")
+    terminal.wait_for("a command, or a setting")
+    terminal.type("gamma 8\r")
+    terminal.wait_for("γ 8 ·")

@@ -1,0 +1,60 @@
+"""A real terminal for tests: one tmux session on its own server."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+POLL_SECONDS = 0.05
+PATIENCE_SECONDS = 60
+
+
+class Terminal:
+    """Runs a command in a tmux window; when the command ends, a shell line says so with its status."""
+
+    def __init__(self, socket: Path, command: list[str], environment: dict[str, str], width: int, height: int) -> None:
+        self._socket = str(socket)
+        exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
+        line = f"env -u COLUMNS -u LINES {exports} {shlex.join(command)}; echo left with $?; exec sleep 600"
+        self._tmux("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), "sh", "-c", line)
+
+    def _tmux(self, *words: str) -> str:
+        command = ["tmux", "-u", "-S", self._socket, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+
+    def keys(self, *names: str) -> None:
+        """Press keys by tmux's names."""
+        self._tmux("send-keys", *names)
+
+    def type(self, text: str) -> None:
+        self._tmux("send-keys", "-l", text)
+
+    def paste(self, text: str) -> None:
+        """A bracketed paste, as from a clipboard."""
+        self._tmux("set-buffer", text)
+        self._tmux("paste-buffer", "-p")
+
+    def resize(self, width: int, height: int) -> None:
+        self._tmux("resize-window", "-x", str(width), "-y", str(height))
+
+    def screen(self) -> str:
+        return self._tmux("capture-pane", "-p")
+
+    def wait(self, condition: Callable[[str], object], what: str) -> str:
+        """Poll the screen until `condition` holds; returns that screen."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < end:
+            screen = self.screen()
+            if condition(screen):
+                return screen
+            time.sleep(POLL_SECONDS)
+        raise AssertionError(f"never on the screen: {what}\n{self.screen()}")
+
+    def wait_for(self, *texts: str) -> str:
+        return self.wait(lambda screen: all(text in screen for text in texts), ", ".join(texts))
+
+    def close(self) -> None:
+        subprocess.run(["tmux", "-S", self._socket, "kill-server"], capture_output=True, timeout=30, check=False)

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test reads or writes the user's own config file, and none inherits NO_COLOR."""
+    path = tmp_path / "config" / "config.toml"
+    monkeypatch.setenv("SPECDEC_TUI_CONFIG", str(path))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return path

@@ -1,0 +1,42 @@
+"""Helpers for tests of the whole app on a scripted engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scripted_engine import ScriptedEngine
+from textual.pilot import Pilot
+
+from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.tui.app import SpecdecApp
+
+
+def make_app(engine: ScriptedEngine | None = None, prompt: str = "", **settings: object) -> SpecdecApp:
+    """The app with short runs."""
+    given = {"max_new_tokens": 24, **settings}
+    return SpecdecApp(engine or ScriptedEngine(), Settings(**given), ModelChoice(), prompt)  # type: ignore[arg-type]
+
+
+async def until(pilot: Pilot[int], condition: Callable[[], object], what: str = "") -> None:
+    """Poll until `condition` holds; fails after a generous while."""
+    for _ in range(1000):
+        if condition():
+            await pilot.pause()
+            return
+        await pilot.pause(0.01)
+    raise AssertionError(f"never happened: {what or condition}")
+
+
+async def ready(pilot: Pilot[int]) -> None:
+    await until(pilot, lambda: pilot.app.header.state == "ready", "ready")
+
+
+async def ask(pilot: Pilot[int], prompt: str) -> None:
+    """Type a prompt and press enter."""
+    pilot.app.prompt_box.focus()
+    await pilot.press(*[{" ": "space"}.get(character, character) for character in prompt], "enter")
+
+
+def toasts(app: SpecdecApp) -> list[str]:
+    """The texts of all toasts on the screen."""
+    return [notification.message for notification in app._notifications]
