@@ -19,7 +19,7 @@ class Prompt:
 
 
 def builtin_suite() -> list[Prompt]:
-    """Everyday prompts of our own (Apache-2.0 like the rest), two of each kind."""
+    """Eight everyday prompts of seven kinds, our own (Apache-2.0 like the rest)."""
     text = files("specdec_tui.benchmark").joinpath("everyday.jsonl").read_text(encoding="utf-8")
     return _parse(text, "the built-in suite")
 

@@ -20,7 +20,8 @@ from specdec_tui.tui.pane_grid import PaneGrid
 from specdec_tui.tui.prompt_box import PromptBox
 from specdec_tui.tui.summary import summary
 
-BATCH_SECONDS = 0.04
+# A painting takes the interpreter for some milliseconds, whatever it shows; decoding waits that long.
+BATCH_SECONDS = 0.1
 
 
 class EngineReported(Message):
@@ -191,6 +192,7 @@ class EngineApp(App[int]):
             prompt, self.waiting = self.waiting, ""
             self._begin(prompt)
         self.header.state = self._state
+        self.prompt_box.cursor_blink = self._run is None  # each blink is a painting
         if self.waiting:
             self.run_line.update(Content.assemble(("waiting  ", "$text-warning"), one_row(self.waiting)))
         else:

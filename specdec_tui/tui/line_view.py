@@ -66,7 +66,8 @@ class LineView(ScrollView, can_focus=False):
         count = self.line_count
         if len(self._strips) > _KEPT_STRIPS:
             self._strips.clear()
-        for line in range(first, max(count, self._count)):
+        end = max(count, self._count)
+        for line in range(first, end):
             self._strips.pop(line, None)
         self._count = count
         if not self._width or not self.is_attached:
@@ -80,10 +81,9 @@ class LineView(ScrollView, can_focus=False):
             self.scroll_to(y=self.max_scroll_y, animate=False)
             if self.scroll_offset.y != top:
                 return
-        height = self.size.height
-        dirty = max(0, first - top)
-        if dirty < height:
-            self.refresh(Region(0, dirty, self.size.width, height - dirty))
+        dirty, below = max(0, first - top), min(self.size.height, end - top)
+        if dirty < below:
+            self.refresh(Region(0, dirty, self.size.width, below - dirty))
 
     def everything_changed(self) -> None:
         """Forget all that was drawn, and paint again."""

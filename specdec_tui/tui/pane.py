@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 from typing import ClassVar
 
 from textual import events
@@ -36,7 +37,7 @@ from specdec_tui.tui.token_view import TokenView
 VIEWS = ("text", "rounds")
 
 # Numbers that change faster than this cannot be read, and painting them takes time from decoding.
-_FIGURES_SECONDS = 0.1
+_FIGURES_SECONDS = 0.2
 _SHORT = 5
 _LONGEST_NOTE = 2000
 
@@ -70,6 +71,7 @@ class StrategyPane(Vertical, can_focus=True):
         self._texts: list[str] = []
         self._notes: list[Content] = []
         self._due = False
+        self._painted = 0.0
         self._subtitle: list[Part] = []
         self._figure_line = Static(classes="figures", markup=False)
         self._token_view = TokenView(classes="view")
@@ -165,8 +167,8 @@ class StrategyPane(Vertical, can_focus=True):
         else:
             self._token_view.feed(tokens, texts)
         self._rounds_view.sync()
-        if ended:
-            self._repaint_lines()
+        if ended or monotonic() - self._painted >= _FIGURES_SECONDS:
+            self._repaint_lines()  # in the same painting as the text: what costs is the number of paintings
         else:
             self._repaint_lines_soon()
 
@@ -191,7 +193,10 @@ class StrategyPane(Vertical, can_focus=True):
     def set_baseline(self, figures: RunFigures | None) -> None:
         """Measure speedup against the target's own run; None: no such run."""
         self._baseline = figures
-        self._repaint_lines_soon()
+        if self.state is PaneState.ENDED:
+            self._repaint_lines()
+        else:
+            self._repaint_lines_soon()
 
     def note(self, text: str, style: str = "") -> None:
         """Say something under the text, in full."""
@@ -230,10 +235,18 @@ class StrategyPane(Vertical, can_focus=True):
     def _repaint_lines_soon(self) -> None:
         if not self._due:
             self._due = True
-            self.set_timer(_FIGURES_SECONDS, self._repaint_lines)
+            self.set_timer(2 * _FIGURES_SECONDS, self._repaint_stale_lines)
+
+    def _repaint_stale_lines(self) -> None:
+        """The last figures before a pause: nothing is fed that would bring them to the screen."""
+        self._due = False
+        if monotonic() - self._painted >= _FIGURES_SECONDS:
+            self._repaint_lines()
+        else:
+            self._repaint_lines_soon()
 
     def _repaint_lines(self) -> None:
-        self._due = False
+        self._painted = monotonic()
         width = max(1, self.size.width - 2)
         is_target = self.strategy == "target"
         # A pane too low for a status line has it in its border.
