@@ -27,6 +27,7 @@ lint: $(VENV)/.dev
 
 # torch goes first, alone and under the constraint: asked for by another package it can bring a CUDA build.
 $(VENV)/.run: pyproject.toml constraints.txt
+	@echo "Installing the pinned set into $(VENV): about 1.3 GB, a few minutes the first time"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --constraint constraints.txt --upgrade pip
 	$(PIP) install --quiet --constraint constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +18,7 @@ def show_models(choice: ModelChoice) -> int:
     from specdec_tui.backends.hub import cached_models
     from specdec_tui.backends.memory import gigabytes, resolve_device
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     try:
         device = resolve_device(choice.device)
     except LoadError as error:

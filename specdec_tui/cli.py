@@ -6,6 +6,7 @@ Nothing heavy is imported until a command needs it: `--help` answers without tor
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
@@ -31,6 +32,8 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status (0 done, 1 failed, 2 bad input)."""
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         print(f"specdec-tui: unknown command '{words[0]}': allowed are {', '.join(COMMANDS)}", file=sys.stderr)
@@ -43,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingError as error:
         print(f"specdec-tui: {error}", file=sys.stderr)
         return USAGE_ERROR
+    except BrokenPipeError:  # the reader of a pipe has gone; what is still buffered must not raise at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
     except KeyboardInterrupt:
         print("specdec-tui: interrupted", file=sys.stderr)
         return 130
@@ -155,6 +161,7 @@ def _bench(options: argparse.Namespace) -> int:
         repeat=repeat,
         warmup=warmup,
         json_to=options.json,
+        strategies_named=options.strategies is not None,
     )
 
 

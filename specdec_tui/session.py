@@ -6,10 +6,11 @@ Importing this module costs no torch: `LocalEngine.load` brings it in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from specdec_tui.backends.pair import LoadError, PairInfo, ReportProgress
+from specdec_tui.backends.pair import LoadError, PairInfo, Progress, PromptError, ReportProgress
 from specdec_tui.backends.threads import prepare_threads
 from specdec_tui.decoding.records import (
     EMITTED,
@@ -34,6 +35,7 @@ from specdec_tui.settings import STRATEGIES, ModelChoice, Settings
 
 if TYPE_CHECKING:
     from specdec_tui.backends.loading import Pair
+    from specdec_tui.backends.model import CausalModel
     from specdec_tui.backends.tokenizer import IncrementalText, PromptTokenizer
     from specdec_tui.decoding.drafters import Drafter
     from specdec_tui.decoding.ngram import NgramStore
@@ -56,7 +58,8 @@ class Engine(Protocol):
         """Run every enabled strategy on a prompt; the last event is `Finished`.
 
         `cancelled` is asked between rounds. With chat on, the prompt and the target's answer
-        join the history, unless no token of an answer was made; `again` replaces the last turn.
+        join the history, unless no token of an answer was made; with `again` they take the place
+        of the last turn. PromptError when the chat template refuses the prompt.
         """
         ...
 
@@ -81,6 +84,11 @@ class _Run:
     def failed(self) -> bool:
         return self.end is None or self.end.reason is EndReason.ERROR
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether it ended before its own end."""
+        return self.end is None or self.end.reason in (EndReason.ERROR, EndReason.CANCELLED)
+
     def step(self) -> Step:
         """The next record, with the text of its tokens. StopIteration when the run is over."""
         record = next(self.records)
@@ -93,7 +101,9 @@ class _Run:
                 return Step(self.strategy, record, self._advance(record))
             case RunEnded():
                 self.end = record
-                return Step(self.strategy, record, answer=self.tokenizer.decode(self.ids, skip_special_tokens=True))
+                answer = self.tokenizer.decode(self.ids, skip_special_tokens=True)
+                rest = self.text.rest()
+                return Step(self.strategy, record, (rest,) if rest else (), answer=answer)
         return Step(self.strategy, record)
 
     def _advance(self, record: PrefillDone | RoundVerified) -> tuple[str, ...]:
@@ -118,6 +128,7 @@ class LocalEngine:
         self._last_turn_in_history = False
 
     def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
+        progress(Progress("Starting torch"))
         from specdec_tui.backends.loading import load_pair
 
         pair = load_pair(choice, progress)
@@ -137,10 +148,11 @@ class LocalEngine:
         pair = self._pair
         if pair is None:
             raise LoadError("no models are loaded")
-        if again and self._last_turn_in_history:
-            self._history.pop()
-        self._last_turn_in_history = False
-        ids, text = pair.tokenizer.encode(prompt, self._history if settings.chat else (), settings.chat)
+        before = self._history[:-1] if again and self._last_turn_in_history else self._history
+        try:
+            ids, text = pair.tokenizer.encode(prompt, before if settings.chat else (), settings.chat)
+        except ValueError as error:
+            raise PromptError(str(error)) from error
         self._warm_up(pair, settings, cancelled)
         if settings.reset_in_between:
             self._store = None
@@ -157,7 +169,9 @@ class LocalEngine:
         stopped = cancelled()
         yield from self._check(pair, ids, runs, settings, stopped)
         if settings.chat:
-            self._remember(prompt, runs, answers)
+            self._remember(prompt, before, runs, answers)
+        else:
+            self._last_turn_in_history = False
         yield Finished(cancelled=stopped)
 
     def _start(
@@ -173,6 +187,11 @@ class LocalEngine:
             records = _refused(name, len(ids), settings, str(error))
         else:
             assert model is not None, "a strategy that runs on the drafter needs one"
+            unknown = [token for token in ids if token >= model.vocab_size]
+            if unknown:
+                message = f"the prompt has tokens that the {ROWS[name].runs_on} does not know: {unknown[:3]}"
+                records = _refused(name, len(ids), settings, message)
+                return _Run(name, records, pair.tokenizer, pair.tokenizer.stream(), text)
             records = decode(
                 model,
                 ids,
@@ -200,27 +219,23 @@ class LocalEngine:
         return build_drafter(name, parts)
 
     def _warm_up(self, pair: Pair, settings: Settings, cancelled: Callable[[], bool]) -> None:
-        """Every block length a round can have, once, untimed: kernels pick their plans on first sight."""
+        """Every block length a round can have, once, untimed: kernels pick their plans on first sight.
+
+        Whatever fails here fails again in the run that needs it, and is told there.
+        """
         for name, model in (("target", pair.target), ("drafter", pair.drafter)):
             key = (name, settings.gamma, settings.cache)
             if model is None or key in self._warm:
                 continue
-            longest = settings.gamma + 1
-            if model.context_length is not None:
-                longest = min(longest, model.context_length - WARM_PROMPT)
-            context = model.open(use_cache=settings.cache, capacity=WARM_PROMPT + settings.gamma + 1)
-            for length in (WARM_PROMPT, *range(1, longest + 1)):
-                if cancelled():
-                    return
-                context.extend([0] * length, keep=length)
-                context.rewind(min(context.length, WARM_PROMPT))
-            model.synchronize()
             self._warm.add(key)
+            with suppress(Exception):
+                _warm_up(model, settings, cancelled)
 
     def _check(
         self, pair: Pair, ids: list[int], runs: list[_Run], settings: Settings, stopped: bool
     ) -> Iterator[Checked]:
         """The lossless check of every run. A cancelled prompt is compared, but costs no further pass."""
+        from specdec_tui.decoding.loop import describe_error
         from specdec_tui.decoding.lossless import check, near_tie_bound
 
         bound = near_tie_bound(pair.target.dtype)
@@ -229,26 +244,44 @@ class LocalEngine:
             reference = None if run is target else target
             lossless = _not_checkable(run, reference, settings, stopped)
             if lossless is None:
-                lossless = check(
-                    pair.target,
-                    ids,
-                    run.ids,
-                    None if reference is None else reference.ids,
-                    sampler=_sampler(settings),
-                    rule=settings.rule,
-                    seed=settings.seed,
-                    bound=bound,
-                    cut_short=stopped or run.failed,
-                )
+                try:
+                    lossless = check(
+                        pair.target,
+                        ids,
+                        run.ids,
+                        None if reference is None else reference.ids,
+                        sampler=_sampler(settings),
+                        rule=settings.rule,
+                        seed=settings.seed,
+                        bound=bound,
+                        cut_short=run.cut_short or (reference is not None and reference.cut_short),
+                    )
+                except Exception as error:  # the runs are over: their text and figures must not be lost with it
+                    detail = f"could not be checked: {describe_error(error)}"
+                    lossless = Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail)
+                if reference is None and not _ended_rightly(run, pair.end_ids, settings):
+                    lossless = Lossless(LosslessStatus.DIFFERENT, detail="it did not end where it had to")
             yield Checked(run.strategy, lossless)
 
-    def _remember(self, prompt: str, runs: list[_Run], answers: dict[str, str]) -> None:
+    def _remember(self, prompt: str, before: list[tuple[str, str]], runs: list[_Run], answers: dict[str, str]) -> None:
         """The target's answer joins the history; without it that of the first strategy that has one."""
         for run in sorted(runs, key=lambda run: (run.strategy == "drafter", STRATEGIES.index(run.strategy))):
             if run.ids:
-                self._history.append((prompt, answers.get(run.strategy, "")))
+                self._history = [*before, (prompt, answers.get(run.strategy, ""))]
                 self._last_turn_in_history = True
                 return
+
+
+def _warm_up(model: CausalModel, settings: Settings, cancelled: Callable[[], bool]) -> None:
+    room = model.context_length or WARM_PROMPT + settings.gamma + 1
+    prompt = min(WARM_PROMPT, room - 1)
+    context = model.open(use_cache=settings.cache, capacity=room)
+    for length in (prompt, *range(1, min(settings.gamma + 1, room - prompt) + 1)):
+        if cancelled():
+            return
+        context.extend([0] * length, keep=length)
+        context.rewind(prompt)
+    model.synchronize()
 
 
 def _not_checkable(run: _Run, reference: _Run | None, settings: Settings, stopped: bool) -> Lossless | None:
@@ -261,11 +294,20 @@ def _not_checkable(run: _Run, reference: _Run | None, settings: Settings, stoppe
     elif run.strategy == "target" and settings.rule != "coupled" and not _sampler(settings).is_greedy:
         detail = "the target itself"
     elif stopped:
-        from specdec_tui.decoding.lossless import first_difference
-
-        if reference is None or first_difference(run.ids, reference.ids, cut_short=True) is not None:
-            detail = "stopped before it was checked"
+        known = [] if reference is None else reference.ids[: len(run.ids)]
+        if known != run.ids:
+            same = known and known == run.ids[: len(known)]
+            detail = f"stopped: the first {len(known)} tokens are the target's" if same else "stopped, not checked"
     return Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail) if detail else None
+
+
+def _ended_rightly(run: _Run, end_ids: frozenset[int], settings: Settings) -> bool:
+    """Whether a run ended at its first end token or, without one, at its full length."""
+    ends = [] if settings.ignore_eos else [index for index, token in enumerate(run.ids) if token in end_ids]
+    if run.end is not None and run.end.reason is EndReason.END_TOKEN:
+        return ends == [len(run.ids) - 1]
+    full = run.end is None or run.end.reason is not EndReason.LENGTH or len(run.ids) == settings.max_new_tokens
+    return full and not ends
 
 
 def _sampler(settings: Settings) -> Sampler:

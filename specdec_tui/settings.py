@@ -91,7 +91,7 @@ def _parse_strategies(text: str) -> tuple[str, ...]:
 def _parse_device(text: str) -> str:
     value = text.strip().lower()
     head, _, index = value.partition(":")
-    if value in ("auto", "cpu", "cuda") or (head == "cuda" and index.isdigit()):
+    if value in ("auto", "cpu", "cuda") or (head == "cuda" and index.isascii() and index.isdecimal()):
         return value
     raise ValueError
 
@@ -171,6 +171,11 @@ def name_of(word: str) -> str:
     raise SettingError(f"unknown setting '{word}': allowed are {', '.join(map(flag_of, FIELDS))}")
 
 
+def _quoted(text: str) -> str:
+    """A bad value as it may stand in a one-line message."""
+    return f"'{text}'" if text.isprintable() else repr(text)
+
+
 def parse_value(name: str, text: str, *, source: str = "") -> Any:
     """The value of setting `name` read from `text`; SettingError with one clear line."""
     kind: Kind = FIELDS[name].metadata["kind"]
@@ -178,7 +183,7 @@ def parse_value(name: str, text: str, *, source: str = "") -> Any:
         return kind.parse(text)
     except (ValueError, OverflowError):
         where = f" ({source})" if source else ""
-        raise SettingError(f"{flag_of(name)}{where}: '{text}' is not valid: give {kind.allowed}") from None
+        raise SettingError(f"{flag_of(name)}{where}: {_quoted(text)} is not valid: give {kind.allowed}") from None
 
 
 def parse_processor(text: str) -> dict[str, Any]:
@@ -207,7 +212,7 @@ def format_value(value: Any) -> str:
         return "on" if value else "off"
     if isinstance(value, tuple):
         return ",".join(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
 def config_file() -> Path:
@@ -224,10 +229,13 @@ def read_config(path: Path) -> dict[str, str]:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingError(f"cannot read the config file {path}: {error}") from None
-    return {
-        name_of(word): ",".join(value) if isinstance(value, list) else format_value(value)
-        for word, value in table.items()
-    }
+    try:
+        return {
+            name_of(word): ",".join(map(str, value)) if isinstance(value, list) else format_value(value)
+            for word, value in table.items()
+        }
+    except SettingError as error:
+        raise SettingError(f"{error} (in {path})") from None
 
 
 def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -253,7 +261,7 @@ def resolve(
         ("", flags),
     ):
         given = {name: parse_value(name, text, source=source) for name, text in values.items()}
-        if "processor" not in given and merged.get("processor", "greedy") == "greedy":
+        if values is flags and "processor" not in given and merged.get("processor", "greedy") == "greedy":
             given |= _implied_processor(given)
         merged |= given
     settings_names = {f.name for f in fields(Settings)}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo
+from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, PromptError
 from specdec_tui.decoding.records import (
     EMITTED,
     Checked,
@@ -45,6 +45,8 @@ class HashContext:
 
     def extend(self, ids: Sequence[int], keep: int) -> torch.Tensor:
         self.model.passes.append(list(ids))
+        if self.model.context_length is not None and len(self.ids) + len(ids) > self.model.context_length:
+            raise ValueError("past the context length")
         if self.model.fails_after is not None and len(self.model.passes) > self.model.fails_after:
             raise RuntimeError("kernel [/x] failed")
         rows = []
@@ -99,6 +101,9 @@ class Letters:
         return tuple(chr(97 + i) for i in ids)
 
     peek = push
+
+    def rest(self) -> str:
+        return ""
 
 
 class TinyPair:
@@ -326,6 +331,136 @@ def test_warm_up_sees_every_block_length_once_for_each_gamma(make_engine: Callab
     before = len(pair.target.passes)
     list(engine.run("hello", only, never, again=True))
     assert [len(ids) for ids in pair.target.passes[before:][:2]] == [5, 1]
+
+
+def test_another_gamma_or_a_switched_off_cache_is_warmed_up_anew(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+    only = replace(FOUR, strategies=("target",), chat=False)
+    for settings, lengths in ((only, 3), (replace(only, gamma=6), 6), (replace(only, cache=False), 3)):
+        before = len(pair.target.passes)
+        list(engine.run("hello", settings, never))
+        assert [len(ids) for ids in pair.target.passes[before:][: lengths + 2]] == [8, *range(1, lengths + 2)]
+
+
+def test_a_drafter_with_a_tiny_context_stops_nobody(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
+    pair = TinyPair()
+    pair.drafter = HashModel(2, context_length=6)
+    events = list(make_engine(pair).run("hello", FOUR, never))
+    assert set(checks_of(events).values()) == {LosslessStatus.IDENTICAL}
+    assert len(ids_of(events)["speculative"]) == 20
+
+
+def test_a_failing_warm_up_is_told_by_the_run_that_needs_the_model(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    pair = TinyPair()
+    assert pair.drafter is not None
+    pair.drafter.fails_after = 0
+    events = list(make_engine(pair).run("hello", FOUR, never))
+    ends = {e.strategy: e.record.reason for e in events if isinstance(e, Step) and isinstance(e.record, RunEnded)}
+    assert ends["speculative"] is EndReason.ERROR
+    assert ends["target"] is ends["lookup"] is EndReason.LENGTH
+
+
+def test_a_failing_check_loses_neither_text_nor_turn(
+    make_engine: Callable[[TinyPair], LocalEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **settings: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("specdec_tui.decoding.lossless.check", fail)
+    pair = TinyPair()
+    engine = make_engine(pair)
+    events = list(engine.run("one", FOUR, never))
+    checks = [event.lossless for event in events if isinstance(event, Checked)]
+    assert len(checks) == 4 and all("could not be checked: out of memory" in check.detail for check in checks)
+    assert isinstance(events[-1], Finished)
+    list(engine.run("two", FOUR, never))
+    assert [question for question, _ in pair.tokenizer.histories[-1]] == ["one"]
+
+
+def test_a_run_again_that_makes_no_answer_keeps_the_last_turn(
+    make_engine: Callable[[TinyPair], LocalEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+    list(engine.run("one", FOUR, never))
+    list(engine.run("two", FOUR, lambda: True, again=True))
+    right = pair.tokenizer.encode
+
+    def refuse(*arguments: object) -> None:
+        raise ValueError("the template refuses it")
+
+    monkeypatch.setattr(pair.tokenizer, "encode", refuse)
+    with pytest.raises(PromptError, match="the template refuses it"):
+        list(engine.run("three", FOUR, never, again=True))
+    monkeypatch.setattr(pair.tokenizer, "encode", right)
+    list(engine.run("four", FOUR, never))
+    assert [question for question, _ in pair.tokenizer.histories[-1]] == ["one"]
+
+
+def test_the_drafter_alone_refuses_tokens_it_does_not_know(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
+    pair = TinyPair()
+    assert pair.drafter is not None
+    pair.drafter.vocab_size = 3
+    events = list(make_engine(pair).run("hello", replace(FOUR, strategies=("target", "drafter")), never))
+    end = next(
+        e.record
+        for e in events
+        if isinstance(e, Step) and e.strategy == "drafter" and e.texts == () and isinstance(e.record, RunEnded)
+    )
+    assert end.reason is EndReason.ERROR and "does not know" in end.message
+
+
+def test_a_run_stopped_ahead_of_the_target_is_not_called_identical(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    engine = make_engine(TinyPair(same=True))
+    seen: list[Event] = []
+    settings = replace(FOUR, schedule="interleaved", strategies=("target", "speculative"))
+    for event in engine.run("hello", settings, lambda: sum(isinstance(e, Step) for e in seen) > 12):
+        seen.append(event)
+    ids = ids_of(seen)
+    assert len(ids["speculative"]) > len(ids["target"]) > 1
+    check = next(e.lossless for e in seen if isinstance(e, Checked) and e.strategy == "speculative")
+    assert check.status is LosslessStatus.NOT_APPLICABLE
+    assert f"the first {len(ids['target'])} tokens are the target's" in check.detail
+
+
+def test_finished_runs_of_different_lengths_are_not_identical(
+    make_engine: Callable[[TinyPair], LocalEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from specdec_tui.decoding import loop
+
+    right = loop.decode
+
+    def shorter(*arguments: object, **settings: object) -> object:
+        if settings["strategy"] == "lookup":
+            settings["max_new_tokens"] = 9
+        return right(*arguments, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop, "decode", shorter)
+    checks = checks_of(list(make_engine(TinyPair()).run("hello", FOUR, never)))
+    assert checks["lookup"] is LosslessStatus.DIFFERENT
+    assert checks["speculative"] is LosslessStatus.IDENTICAL
+
+
+def test_a_target_that_stops_too_early_is_different(
+    make_engine: Callable[[TinyPair], LocalEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from specdec_tui.decoding import loop
+
+    right = loop.decode
+
+    def shorter(*arguments: object, **settings: object) -> object:
+        return right(*arguments, **(settings | {"max_new_tokens": 9}))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop, "decode", shorter)
+    checks = checks_of(list(make_engine(TinyPair()).run("hello", FOUR, never)))
+    assert checks["target"] is LosslessStatus.DIFFERENT
 
 
 def test_the_ngram_storage_is_kept_between_prompts_only_when_asked(

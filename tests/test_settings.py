@@ -130,3 +130,33 @@ def test_a_processor_line_sets_its_arguments_in_the_order_of_the_field() -> None
     for bad in ("", "greedy 1", "nucleus 0.7 2", "multinomial x", "topk 1 2 3"):
         with pytest.raises(SettingError):
             parse_processor(bad)
+
+
+def test_sampling_values_of_the_config_file_do_not_change_the_processor(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("temperature = 0.5\ntop-k = 7\n")
+    settings, _ = resolve({}, {}, config)
+    assert (settings.processor, settings.temperature, settings.top_k) == ("greedy", 0.5, 7)
+
+
+def test_numbers_of_the_config_file_keep_all_their_digits(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("top-p = 0.123456789\n")
+    assert resolve({}, {}, config)[0].top_p == 0.123456789
+
+
+def test_a_list_of_numbers_and_an_unknown_word_name_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    for text in ("strategies = [1, 2]\n", "colour = 3\n"):
+        config.write_text(text)
+        with pytest.raises(SettingError, match=r"config\.toml"):
+            resolve({}, {}, config)
+
+
+def test_a_message_stays_one_line_whatever_the_value() -> None:
+    for bad in ("a\nb", "\x1b[2J"):
+        with pytest.raises(SettingError) as error:
+            parse_value("gamma", bad)
+        assert str(error.value).isprintable()
+    with pytest.raises(SettingError):
+        parse_value("device", "cuda:²")

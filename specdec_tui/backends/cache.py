@@ -93,7 +93,7 @@ def keeps_only_keys_and_values(config: PreTrainedConfig) -> bool:
     """Whether a config declares nothing but attention layers.
 
     Recurrent, convolutional, linear-attention and index states cannot be rewound by a length.
-    A config that declares no layer types is taken at its word; `causal_lm.can_rewind` tries it out.
+    A config that declares no layer types is taken at its word; `TransformersModel` tries it out.
     """
     layer_types = getattr(config, "layer_types", None) or ()
     return _REWINDABLE_LAYER_TYPES.issuperset(layer_types)

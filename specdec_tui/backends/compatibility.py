@@ -38,8 +38,7 @@ class Compatibility:
 
 def check(target: ModelDescription, drafter: ModelDescription) -> Compatibility:
     """Compare two models' tokens id by id; LoadError that names what differs when an id means two things."""
-    ours = tokens_by_id(target.tokenizer)
-    theirs = ours if drafter.tokenizer is target.tokenizer else tokens_by_id(drafter.tokenizer)
+    ours, theirs = known_tokens(target), known_tokens(drafter)
     differing = sorted(token for token in ours.keys() & theirs.keys() if ours[token] != theirs[token])
     if differing:
         examples = ", ".join(
@@ -62,6 +61,21 @@ def check(target: ModelDescription, drafter: ModelDescription) -> Compatibility:
     if lengths[1] is not None and (lengths[0] is None or lengths[1] < lengths[0]):
         notes.append(f"The drafter's context ends at {lengths[1]:,} tokens: from there on nothing is drafted by it.")
     return Compatibility(frozenset(target_only | drafter_only), tuple(notes))
+
+
+def known_tokens(model: ModelDescription) -> dict[int, str]:
+    """The strings of the ids that a model has logits for; LoadError when its tokenizer is another model's.
+
+    A few added tokens beyond the vocabulary are common and harmless; a hundredth of all is a mistake.
+    """
+    tokens, size = tokens_by_id(model.tokenizer), model.text_config.vocab_size
+    known = {token: text for token, text in tokens.items() if token < size}
+    if len(tokens) - len(known) > len(tokens) // 100:
+        raise LoadError(
+            f"{model.spec.name}: its vocabulary has {size:,} ids, but its tokenizer makes {len(tokens):,} "
+            f"(up to id {max(tokens):,}): the tokenizer belongs to another model."
+        )
+    return known
 
 
 def tokens_by_id(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:

@@ -56,6 +56,7 @@ def _load(choice: ModelChoice, progress: ReportProgress) -> Pair:
     target = _describe(spec.target, progress)
     models = [target]
     shared, notes = compatibility.Compatibility(), list(spec.notes)
+    compatibility.known_tokens(target)
     if spec.drafter is not None:
         models.append(_describe(spec.drafter, progress, target))
         shared = compatibility.check(target, models[1])

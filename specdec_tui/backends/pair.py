@@ -10,6 +10,10 @@ class LoadError(Exception):
     """A pair that cannot be loaded: one message that says what is wrong and what would work."""
 
 
+class PromptError(Exception):
+    """A prompt that cannot be given to the model, e.g. because its chat template refuses it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """A step of loading: `fraction` from 0 to 1, None where there is nothing to count."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBar
 
-from specdec_tui.backends.pair import LoadError, PairInfo, Progress, ReportProgress
+from specdec_tui.backends.pair import LoadError, PairInfo, Progress, PromptError, ReportProgress
 from specdec_tui.benchmark.environment import describe_environment
 from specdec_tui.benchmark.report import as_json, as_table
 from specdec_tui.benchmark.run import BenchmarkError, Engine, measure
@@ -37,6 +38,7 @@ def bench(
     repeat: int,
     warmup: int,
     json_to: str | None,
+    strategies_named: bool = False,
 ) -> int:
     """Exit status: 0 measured, 1 a run failed, 2 bad input (SettingError is left to the caller)."""
     suite = [Prompt((text,)) for text in prompts if text.strip()]
@@ -55,6 +57,7 @@ def bench(
         TimeElapsedColumn(),
         console=errors,
         transient=True,
+        disable=not errors.is_terminal,
     )
     try:
         with bar:
@@ -65,6 +68,7 @@ def bench(
                 bar.update(task, description=progress.stage, total=total, completed=100 * (progress.fraction or 0))
 
             info = engine.load(choice, loading)
+            settings = _runnable(settings, info, strategies_named, errors)
             bar.update(task, description="warm-up", total=None)
             results = measure(
                 engine,
@@ -74,12 +78,9 @@ def bench(
                 warmup=warmup,
                 progress=lambda done, total: bar.update(task, description="measuring", completed=done, total=total),
             )
-    except LoadError as error:
-        errors.print(f"specdec-tui: {error}", markup=False)
-        return 2
-    except BenchmarkError as error:
-        errors.print(f"specdec-tui: {error}", markup=False)
-        return 1
+    except (LoadError, BenchmarkError, PromptError) as error:
+        errors.print(f"specdec-tui: {error}", markup=False, soft_wrap=True)
+        return 2 if isinstance(error, LoadError) else 1
     summaries = summarize(results)
     if json_to is not None:
         report = as_json(
@@ -87,7 +88,7 @@ def bench(
         )
         text = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False)
         if json_to == "-":
-            print(text)
+            print(text, flush=True)
             return 0
         Path(json_to).write_text(text + "\n", encoding="utf-8")
     console = Console(width=None if sys.stdout.isatty() else 140)
@@ -99,5 +100,26 @@ def bench(
 
 def _check_writable(path: Path) -> None:
     """Fail before minutes of measuring, not after."""
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise SettingError(f"json: cannot write {path}: give a file in an existing folder, or - for standard output")
+    existed = path.exists()
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise SettingError(
+            f"json: cannot write {path} ({error.strerror}): give a file in an existing folder, or - for standard output"
+        ) from None
+    if not existed:
+        path.unlink()
+
+
+def _runnable(settings: Settings, info: PairInfo, named: bool, errors: Console) -> Settings:
+    """Leave out strategies that need a drafter where there is none; LoadError when they were asked for by name."""
+    from specdec_tui.decoding.strategies import STRATEGIES
+
+    missing = [name for name in settings.strategies if STRATEGIES[name].needs_drafter and info.drafter is None]
+    if not missing:
+        return settings
+    rest = tuple(name for name in settings.strategies if name not in missing)
+    if named or not rest:
+        raise LoadError(f"strategies: {', '.join(missing)} need a drafter, and none is loaded: name one with --drafter")
+    errors.print(f"left out, for want of a drafter: {', '.join(missing)}", markup=False)
+    return replace(settings, strategies=rest)

@@ -65,6 +65,8 @@ def _result(result: Result) -> dict[str, Any]:
         "unverified": figures.unverified,
         "acceptance_rate": figures.acceptance_rate,
         "tokens_per_target_call": figures.tokens_per_target_call,
+        "accepted_lengths": figures.accepted_lengths,
+        "conditional_acceptance": figures.conditional_acceptance,
         "draft_seconds": figures.draft_seconds,
         "verify_seconds": figures.verify_seconds,
         "other_seconds": figures.other_seconds,

@@ -51,7 +51,7 @@ class Result:
 
 
 class BenchmarkError(Exception):
-    """A strategy ended with an error: a benchmark with holes in it is not a benchmark."""
+    """A run ended with an error or without a token: a benchmark with holes in it is not a benchmark."""
 
 
 def measure(
@@ -108,3 +108,5 @@ def _add_step(result: Result, step: Step) -> None:
         result.text = step.answer
         if record.reason is EndReason.ERROR:
             raise BenchmarkError(f"{result.strategy}: {record.message}")
+        if record.reason is EndReason.CONTEXT and not result.token_ids:
+            raise BenchmarkError(f"prompt {result.prompt_index}: {record.message}")

@@ -27,14 +27,14 @@ def builtin_suite() -> list[Prompt]:
 def read_suite(path: Path) -> list[Prompt]:
     """Prompts of a JSON-lines file; SettingError names the first line that is wrong."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise SettingError(f"prompts: cannot read {path}: {error}") from None
     return _parse(text, str(path))
 
 
 def _parse(text: str, source: str) -> list[Prompt]:
-    prompts = [_parse_line(line, f"{source} line {n}") for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+    prompts = [_parse_line(line, f"{source} line {n}") for n, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not prompts:
         raise SettingError(f"prompts: {source} holds no prompt")
     return prompts

@@ -67,7 +67,7 @@ class RunFigures:
             self._accepted_lengths.extend([0] * (accepted + 1 - len(self._accepted_lengths)))
             self._accepted_lengths[accepted] += 1
             self._draft_times.append(record.draft_seconds / drafts)
-        self._verify_times.setdefault(drafts, []).append(record.verify_seconds)
+        self._verify_times.setdefault(drafts, []).append(record.verify_seconds + record.other_seconds)
         new_tokens = accepted + (record.emitted is not None)
         self._tokens_per_round.append(new_tokens)
         self._round_tokens += new_tokens
@@ -199,13 +199,13 @@ class RunFigures:
         return median(self._draft_times) if self._draft_times else None
 
     def verify_step_seconds(self, drafts: int) -> float | None:
-        """Median time of the target passes that verified exactly `drafts` drafts; None without any."""
+        """Median of the target's side (pass and draws) of rounds with exactly `drafts` drafts; None without any."""
         times = self._verify_times.get(drafts)
         return median(times) if times else None
 
     @property
     def verify_mean_seconds(self) -> float | None:
-        """Mean target pass: for each number of drafts its median, weighted by how often it came up."""
+        """Mean of the target's side of a round: the median per number of drafts, weighted by how often it came up."""
         total = sum(len(times) * median(times) for times in self._verify_times.values())
         return _ratio(total, self.rounds)
 
@@ -248,7 +248,7 @@ def cost_ratio(run: RunFigures, baseline: RunFigures) -> float | None:
 
 
 def verify_ratio(run: RunFigures, baseline: RunFigures) -> float | None:
-    """v = median pass over γ+1 tokens / median pass over one token of `baseline`.
+    """v = median target's side (pass and draws) of a full round of γ+1 tokens / that of a plain step of `baseline`.
 
     Only full rounds count: those cut short by the room left, by an end token or by a drafter
     without ideas verify fewer tokens. None when there was no full round or no plain step.

@@ -29,7 +29,7 @@ from specdec_tui.decoding.records import (
     Status,
     Token,
 )
-from specdec_tui.decoding.rules import Rule, Verdict, rule_for
+from specdec_tui.decoding.rules import Rule, Verdict, chosen, rule_for
 from specdec_tui.decoding.sampling import Dice, Sampler
 
 
@@ -230,15 +230,17 @@ class _Run:
         if self.insight:
             seen = insights(scores, proposal.rows, greedy=self.sampler.is_greedy)
         accepted, drafts = verdict.accepted, proposal.ids
+        p, q = (verdict.p, verdict.q) if verdict.p or not drafts else chosen(drafts, proposal.rows, scores)
+        none: list[float | None] = [None] * len(drafts)
         tokens = tuple(
             Token(
                 draft,
                 _fate(index, accepted),
                 position + index,
-                verdict.p[index],
-                verdict.q[index],
-                verdict.acceptance[index],
-                verdict.draws[index],
+                p[index],
+                q[index],
+                (verdict.acceptance or none)[index],
+                (verdict.draws or none)[index],
                 seen[index],
             )
             for index, draft in enumerate(drafts)

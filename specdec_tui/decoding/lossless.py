@@ -8,6 +8,7 @@ then be a near-tie of the target's own first choice, and that is what teacher fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import isfinite, nan
 
 import torch
 
@@ -46,9 +47,9 @@ def check(
     """Compare a run's new tokens `ids` with the target's own.
 
     `reference_ids` are the new tokens of the target's run with the same settings, None without
-    such a run. `cut_short` says that one of the two runs was cancelled or failed: then the common
-    prefix decides. Equal runs need no model; others are teacher-forced through the target, in
-    passes of at most `CHUNK` tokens.
+    such a run. `cut_short` says that one of the two runs was cancelled or failed: then lengths may
+    differ. A run that is equal, as far as it goes, needs no model; others are teacher-forced through
+    the target, in passes of at most `CHUNK` tokens.
     """
     if not sampler.is_greedy and rule != "coupled":
         lossy = rule == "skip-adjustment"
@@ -61,7 +62,7 @@ def check(
     divergence = None
     if reference_ids is not None:
         divergence = first_difference(ids, reference_ids, cut_short)
-        if divergence is None:
+        if divergence is None and len(ids) <= len(reference_ids):
             return Lossless(LosslessStatus.IDENTICAL)
     gaps: list[float] = []
     for index, row in enumerate(_rows(target, prompt_ids, ids, sampler, seed)):
@@ -86,7 +87,9 @@ def _verdict(
     divergence: int | None, gaps: list[float], bound: float, length: int, reference_ids: Sequence[int] | None
 ) -> Lossless:
     ties, largest = len(gaps), max(gaps, default=0.0)
-    if reference_ids is not None and divergence == min(length, len(reference_ids)):
+    if not all(isfinite(gap) for gap in gaps):
+        return Lossless(LosslessStatus.DIFFERENT, 0, divergence, None, "the target's scores are not numbers")
+    if reference_ids is not None and divergence is not None and divergence == min(length, len(reference_ids)):
         detail = f"ended after {length} tokens, the target's own run after {len(reference_ids)}"
         return Lossless(LosslessStatus.DIFFERENT, ties, divergence, largest, detail)
     if largest > bound:
@@ -100,28 +103,28 @@ def _verdict(
 
 
 class _Row:
-    """What the target thinks at one position: `scores` [V], in logits, whose highest is its choice.
+    """What the target thinks at one position: scores [V] whose highest is its choice.
 
-    `logits` and `floor` say how close a token is to the edge of the top-k / top-p set. A token just
-    outside the set may have been inside for a pass with other rounding, and one just inside may not.
+    `margin` [V] says by how many logits each token is inside (above 0) or outside the top-k and top-p
+    set: a token just outside may have been inside for a pass with other rounding. All in logits.
     """
 
-    def __init__(self, scores: torch.Tensor, logits: torch.Tensor, floor: float) -> None:
-        self._scores, self._logits, self._floor = scores, logits, floor
+    def __init__(self, scores: torch.Tensor, margin: torch.Tensor | None = None) -> None:
+        self._scores = scores
+        self._margin = torch.full_like(scores, torch.inf) if margin is None else margin
 
     def gap(self, token: int, bound: float) -> float | None:
         """None for the first choice (lowest id on a tie), else by how much `token` fails to be it."""
-        if best_ids(self._among(self._floor)[None])[0] == token:
+        if best_ids(self._among(0.0)[None])[0] == token:
             return None
-        score = float(self._scores[token])
-        # Tokens that rounding may swap with the best one left out of the set bind nobody.
-        left_out = torch.where(self._logits < self._floor, self._logits, -torch.inf).amax()
-        rival = float(self._among(max(self._floor, float(left_out) + bound)).amax())
-        outside = self._floor - float(self._logits[token])
-        return max(rival - score, outside, 0.0)
+        if bool(self._scores.isnan().any()):
+            return nan
+        # Tokens that rounding may put outside the set bind nobody.
+        behind = float(self._among(bound).amax() - self._scores[token])
+        return max(behind, -float(self._margin[token]), 0.0)
 
-    def _among(self, floor: float) -> torch.Tensor:
-        return torch.where(self._logits >= floor, self._scores, -torch.inf)
+    def _among(self, margin: float) -> torch.Tensor:
+        return torch.where(self._margin > margin, self._scores, -torch.inf)
 
 
 def _rows(
@@ -139,16 +142,32 @@ def _rows(
         if start + len(fed) < len(prompt_ids):
             continue
         for row in logits:
-            yield _greedy_row(row) if sampler.is_greedy else _coupled_row(row, sampler, noise.at(position))
+            yield _Row(row) if sampler.is_greedy else _coupled_row(row, sampler, noise.at(position))
             position += 1
 
 
-def _greedy_row(logits: torch.Tensor) -> _Row:
-    return _Row(logits, logits, -torch.inf)
-
-
 def _coupled_row(logits: torch.Tensor, sampler: Sampler, noise: torch.Tensor) -> _Row:
-    kept = sampler.probabilities(logits) > 0
-    floor = float(logits[kept].min())
     # T·(logits/T + g): the coupled draw's argmax, in units of logits.
-    return _Row(logits - sampler.temperature * noise.log(), logits, floor)
+    return _Row(logits - sampler.temperature * noise.log(), _set_margin(logits, sampler))
+
+
+def _set_margin(logits: torch.Tensor, sampler: Sampler) -> torch.Tensor:
+    """By how many logits each token [V] is inside the top-k and top-p set; below 0 it is outside."""
+    order = logits.argsort(descending=True, stable=True)
+    ranked = logits[order].double()
+    margin = torch.full_like(ranked, torch.inf)
+    if sampler.uses_top_k and sampler.top_k < len(ranked):
+        last_in, first_out = ranked[sampler.top_k - 1], ranked[sampler.top_k]
+        margin = torch.where(ranked >= last_in, ranked - first_out, ranked - last_in)
+        # A tie with the last one in is in, at no distance from the edge.
+        margin = torch.where((ranked >= last_in) & (margin <= 0), 1e-12, margin)
+    if sampler.uses_top_p:
+        mass = (ranked / sampler.temperature).where(margin > 0, -torch.inf).softmax(0)
+        above = mass.cumsum(0) - mass
+        above = above.gather(0, torch.searchsorted(-ranked, -ranked))  # ties share what is above the first of them
+        # Shifting the logits above an edge by x against the rest multiplies the odds of their mass by exp(x/T).
+        odds = torch.logit(torch.tensor(sampler.top_p, dtype=torch.float64))
+        margin = torch.minimum(margin, sampler.temperature * (odds - torch.logit(above.clamp(0, 1))))
+    unranked = torch.empty_like(margin)
+    unranked[order] = margin
+    return unranked.to(logits.dtype)

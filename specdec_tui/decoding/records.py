@@ -187,7 +187,8 @@ class Step:
     `texts` are the pieces that each token adds to the text before it; a token that ends inside
     a character has an empty piece, and the token that completes it carries the character.
     `prompt_text` is set on the step of `RunStarted` alone: the exact text given to the model.
-    `answer` is set on the step of `RunEnded` alone: the whole text, special tokens left out.
+    `answer` is set on the step of `RunEnded` alone: the whole text, special tokens left out; that
+    step's `texts` holds the replacement characters of an unfinished last character, if there is one.
     """
 
     strategy: str

@@ -25,8 +25,9 @@ class Verdict:
     """What became of a round's drafts.
 
     `accepted` drafts stay, then comes `emitted` (None only when no bonus was asked for). The
-    lists have one entry per draft; `acceptance` and `draws` hold None where the rule has no such
-    number. Under `block` a draft may be kept although its own draw failed, because a later one held.
+    lists have one entry per draft, or are empty where the rule needs no such numbers; `acceptance`
+    and `draws` hold None for a draft without one. Under `block` a draft may be kept although its
+    own draw failed, because a later one held.
     """
 
     accepted: int
@@ -174,14 +175,11 @@ def _spare_mass(q: Rows, p: torch.Tensor, p_chosen: list[float], weights: list[f
 
 def verify_coupled(drafts: list[int], q: Rows, p: torch.Tensor, position: int, dice: Dice, bonus: bool) -> Verdict:
     """Draw as the target alone would, position by position; a draft is kept when it is that draw."""
-    p_chosen, q_chosen = chosen(drafts, q, p)
-    none: list[float | None] = [None] * len(drafts)
     for index, draft in enumerate(drafts):
         own = draw_coupled(p[index], position + index, dice)
         if own != draft:
-            return Verdict(index, own, p_chosen, q_chosen, none, none)
-    last = draw_coupled(p[len(drafts)], position + len(drafts), dice) if bonus else None
-    return Verdict(len(drafts), last, p_chosen, q_chosen, none, none)
+            return Verdict(index, own)
+    return Verdict(len(drafts), draw_coupled(p[len(drafts)], position + len(drafts), dice) if bonus else None)
 
 
 def verify_greedy(drafts: list[int], q: Rows, p: torch.Tensor, position: int, dice: Dice, bonus: bool) -> Verdict:

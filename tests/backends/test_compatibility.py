@@ -57,3 +57,8 @@ def test_an_id_that_means_two_things_is_refused_naming_both() -> None:
 def test_a_shorter_context_of_the_drafter_is_noted() -> None:
     result = check(describing("t", tiny_tokenizer()), describing("d", tiny_tokenizer(), max_position_embeddings=64))
     assert "ends at 64 tokens" in result.notes[0]
+
+
+def test_a_tokenizer_larger_than_the_vocabulary_is_refused_naming_both_sizes() -> None:
+    with pytest.raises(LoadError, match=r"small: its vocabulary has 100 ids, but its tokenizer makes [\d,]+"):
+        check(describing("t", tiny_tokenizer()), describing("small", tiny_tokenizer(), vocab_size=100))

@@ -9,7 +9,7 @@ import pytest
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, ReportProgress
 from specdec_tui.benchmark.command import bench
 from specdec_tui.benchmark.report import as_json
-from specdec_tui.benchmark.run import BenchmarkError, measure
+from specdec_tui.benchmark.run import BenchmarkError, Result, measure
 from specdec_tui.benchmark.statistics import summarize
 from specdec_tui.benchmark.suites import Prompt, builtin_suite, read_suite
 from specdec_tui.decoding.records import (
@@ -162,7 +162,7 @@ def test_failures_have_an_exit_status_and_one_line(capsys: pytest.CaptureFixture
 
 def test_a_file_that_cannot_be_written_is_found_before_measuring(tmp_path: Path) -> None:
     engine = ScriptedEngine()
-    for bad in (tmp_path, tmp_path / "none" / "out.json"):
+    for bad in (tmp_path, tmp_path / "none" / "out.json", Path("/proc/x.json")):
         with pytest.raises(SettingError, match="json: cannot write"):
             _bench(engine, json_to=str(bad))
     assert engine.calls == []
@@ -201,3 +201,68 @@ def test_a_bad_prompts_file_names_the_line_and_what_is_allowed(bad: str, tmp_pat
         read_suite(path)
     with pytest.raises(SettingError, match="cannot read"):
         read_suite(tmp_path / "none")
+
+
+def test_speedup_compares_with_the_same_turn_of_the_same_repeat() -> None:
+    results = []
+    # The machine halves its speed from one prompt and repeat to the next: paired ratios do not notice.
+    for place, (prompt, turn, repeat) in enumerate([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1)]):
+        for strategy, seconds in (("target", 1.0), ("speculative", 0.5)):
+            result = Result(strategy, prompt, turn, "", repeat)
+            emitted = Token(0, Status.SAMPLED, 1)
+            result.figures.add(RoundVerified(0, (), emitted, 0.0, seconds * 2**place, 0.0))
+            results.append(result)
+    speculative = summarize(results)[1]
+    assert speculative.speedup is not None
+    assert (speculative.speedup.low, speculative.speedup.high) == pytest.approx((2.0, 2.0))
+
+
+def test_a_prompt_that_leaves_no_room_fails_the_benchmark_with_the_reason() -> None:
+    class FullEngine(ScriptedEngine):
+        def run(self, prompt: str, settings: Settings, cancelled: Callable[[], bool]) -> Iterator[Event]:
+            yield Step("target", RunStarted("target", 70, 2, 9))
+            yield Step("target", PrefillDone(None, 0.0))
+            yield Step("target", RunEnded(EndReason.CONTEXT, "the context holds 64 tokens"))
+            yield Finished()
+
+    with pytest.raises(BenchmarkError, match="prompt 0: the context holds 64 tokens"):
+        measure(FullEngine(), [Prompt(("a",))], TWO, repeat=1, warmup=0)
+
+
+def test_without_a_drafter_its_strategies_are_left_out_or_refused_when_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = PairInfo(INFO.target, None, True)
+    monkeypatch.setattr(ScriptedEngine, "load", lambda self, choice, progress: alone)
+    assert _bench(ScriptedEngine(), json_to="-") == 0
+    shown = capsys.readouterr()
+    assert [s["strategy"] for s in json.loads(shown.out)["summary"]] == ["target"]
+    assert "left out" in shown.err and "speculative" in shown.err
+    named = bench(
+        ScriptedEngine(),
+        TWO,
+        DEMO,
+        prompts=["a"],
+        prompts_file=None,
+        repeat=1,
+        warmup=0,
+        json_to="-",
+        strategies_named=True,
+    )
+    assert named == 2
+    assert "need a drafter" in capsys.readouterr().err
+
+
+def test_a_message_is_one_line_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    class Wordy(ScriptedEngine):
+        def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
+            raise LoadError("word " * 60)
+
+    assert _bench(Wordy()) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_json_lines_end_at_newlines_only_and_may_begin_with_a_mark(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('\ufeff{"prompt": "a \u2028 b"}\r\n{"prompt": "c\x85d"}\n', encoding="utf-8")
+    assert [prompt.turns[0] for prompt in read_suite(path)] == ["a \u2028 b", "c\x85d"]

@@ -111,3 +111,32 @@ def test_insight_under_greedy_shows_the_plain_softmax() -> None:
     assert seen.target_entropy is not None and seen.target_entropy > 0
     assert seen.target_top[0][0] == 3 and 0.99 < seen.target_top[0][1] < 1
     assert len(seen.target_top) == 10 and seen.drafter_top == ()
+
+
+def test_the_clock_is_read_behind_the_synchronization() -> None:
+    """A device that finishes only when it is waited for: all of its time must be inside the readings."""
+    clock = FakeClock()
+    target = scripted_model(SCRIPT)
+    pending = [0.0]
+
+    class LazyContext(FunctionContext):
+        def extend(self, ids: Sequence[int], keep: int) -> torch.Tensor:
+            pending[0] += 1.0
+            return super().extend(ids, keep)
+
+        def rewind(self, length: int) -> None:
+            pending[0] += 0.25
+            super().rewind(length)
+
+    def finish() -> None:
+        clock.now += pending[0]
+        pending[0] = 0.0
+
+    target.open = lambda **_: LazyContext(target)  # type: ignore[method-assign]
+    target.synchronize = finish  # type: ignore[method-assign]
+    drafter = ScriptedDrafter([3, 4, 15, 6, 15, 8, 9, 10, 11, 12])
+    records = run(target, [1], drafter, gamma=2, max_new_tokens=9, clock=clock)
+    readings = [(r.verify_seconds, r.other_seconds) for r in rounds(records)]
+    assert all(verify == 1.0 for verify, _ in readings)
+    rejected = [any(t.status is Status.REJECTED for t in r.drafts) for r in rounds(records)]
+    assert any(rejected) and [other for _, other in readings] == [0.25 if r else 0.0 for r in rejected]

@@ -168,3 +168,51 @@ def test_the_first_difference_is_found() -> None:
 def test_bounds_widen_with_coarser_types() -> None:
     bounds = [near_tie_bound(dtype) for dtype in (torch.float32, torch.float16, torch.bfloat16)]
     assert bounds == [1e-3, 0.25, 1.0]
+
+
+def test_a_nucleus_whose_mass_lies_at_its_edge_is_a_near_tie_and_not_different() -> None:
+    """One pass sees 0.895 of the mass above the second token, the other 0.904: only one has it in the set."""
+    inside = torch.tensor([0.895, 0.06, 0.045]).log()
+    outside = torch.tensor([0.904, 0.0548, 0.0412]).log()
+    sampler = Sampler("nucleus", 1.0, top_p=0.9)
+    differed = 0
+    for seed in range(300):
+        settings = {"sampler": sampler, "rule": "coupled", "seed": seed, "bound": 1.0}
+        texts = [
+            emitted(
+                run(
+                    FunctionModel(3, lambda ids, row=row: row),
+                    [0],
+                    sampler=sampler,
+                    rule="coupled",
+                    seed=seed,
+                    max_new_tokens=4,
+                )
+            )
+            for row in (inside, outside)
+        ]
+        if texts[0] != texts[1]:
+            differed += 1
+            for own, other, row in ((texts[0], texts[1], outside), (texts[1], texts[0], inside)):
+                found = check(FunctionModel(3, lambda ids, row=row: row), [0], own, other, **settings)
+                assert found.status is S.NEAR_TIES, (seed, found)
+    assert differed > 20
+
+
+def test_a_token_far_outside_the_nucleus_is_different() -> None:
+    row = torch.tensor([0.99, 0.007, 0.003]).log()
+    sampler = Sampler("nucleus", 1.0, top_p=0.9)
+    found = check(FunctionModel(3, lambda ids: row), [0], [1], None, sampler=sampler, rule="coupled", seed=1, bound=1.0)
+    assert found.status is S.DIFFERENT
+
+
+def test_scores_that_are_no_numbers_are_different_and_leave_no_nan() -> None:
+    row = torch.tensor([1.0, float("nan"), 0.0])
+    found = checked([0, 0], None, FunctionModel(3, lambda ids: row))
+    assert (found.status, found.gap) == (S.DIFFERENT, None)
+
+
+def test_what_goes_on_behind_a_cut_short_reference_is_forced_through_the_target() -> None:
+    wrong = [*TEXT[:10], (TEXT[10] + 1) % 6, *TEXT[11:]]
+    assert checked(wrong, TEXT[:8], cut_short=True).status is S.DIFFERENT
+    assert checked(TEXT, TEXT[:8], cut_short=True).status is S.IDENTICAL
