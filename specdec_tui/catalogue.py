@@ -31,7 +31,7 @@ def show_models(choice: ModelChoice) -> int:
         pair = resolve(ModelChoice(name, "", "", choice.device, choice.dtype, choice.quantize))
         specs = [pair.target] + ([pair.drafter] if pair.drafter else [])
         cached = all(_is_cached(spec) for spec in specs)
-        needs, fits = _fit(specs, device) if cached else ("?", "known once cached")
+        needs, fits = _fit(specs, device) if cached else _rough_fit(preset.parameters, specs, device)
         presets.add_row(
             name,
             Text(pair.target.name),
@@ -62,6 +62,18 @@ def _is_cached(spec: ModelSpec) -> bool:
     if spec.source == DEMO_TARGET:
         return demo.cached_target_folder() is not None
     return spec.source.startswith("demo-") or any(model.name == spec.source for model in cached_models())
+
+
+def _rough_fit(parameters: tuple[float, float], specs: list[ModelSpec], device: str) -> tuple[str, str]:
+    """The same from the parameter counts alone: weights, and a tenth for keys, values and activations."""
+    from specdec_tui.backends import memory
+    from specdec_tui.backends.weights import resolve_dtype
+
+    sizes = {"int8": 1.0, "int4": 0.6, "none": float(resolve_dtype(specs[0].dtype, device).itemsize)}
+    pairs = zip(parameters, specs, strict=True)
+    total = 1.1 * sum(count * sizes[spec.quantization] for count, spec in pairs)
+    free = memory.available_bytes(device if device != "cuda" else "cuda:0")
+    return f"about {memory.gigabytes(total)}", "probably" if total < free else "no"
 
 
 def _fit(specs: list[ModelSpec], device: str) -> tuple[str, str]:

@@ -16,12 +16,16 @@ NO_DRAFTER = "none"
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A pair known to work together; `quantization` is what it is meant to be loaded with."""
+    """A pair known to work together; `quantization` is what it is meant to be loaded with.
+
+    `parameters` of target and drafter, from their model cards: what is known before anything is fetched.
+    """
 
     name: str
     target: str
     drafter: str
     quantization: str
+    parameters: tuple[float, float]
     help: str
 
 
@@ -53,21 +57,35 @@ PRESETS = {
     preset.name: preset
     for preset in (
         Preset(
-            "demo", DEMO_TARGET, DEMO_DRAFTER, "none", "built in: SmolLM2 135M Instruct and a tiny drafter, on a CPU"
+            "demo",
+            DEMO_TARGET,
+            DEMO_DRAFTER,
+            "none",
+            (134.5e6, 16.0e6),
+            "built in: SmolLM2 135M Instruct and a tiny drafter, on a CPU",
         ),
         Preset(
             "llama3.2",
             "meta-llama/Llama-3.2-3B-Instruct",
             "meta-llama/Llama-3.2-1B-Instruct",
             "int8",
+            (3.21e9, 1.24e9),
             "Llama 3.2 3B and 1B Instruct in int8 (gated: accept its licence on the hub)",
         ),
-        Preset("gpt2", "openai-community/gpt2-xl", "openai-community/gpt2", "none", "GPT-2 XL and GPT-2, no chat"),
+        Preset(
+            "gpt2",
+            "openai-community/gpt2-xl",
+            "openai-community/gpt2",
+            "none",
+            (1.56e9, 124e6),
+            "GPT-2 XL and GPT-2, no chat",
+        ),
         Preset(
             "qwen2.5",
             "Qwen/Qwen2.5-7B-Instruct",
             "Qwen/Qwen2.5-0.5B-Instruct",
             "none",
+            (7.62e9, 494e6),
             "Qwen2.5 7B and 0.5B Instruct (vocabularies padded to different sizes)",
         ),
         Preset(
@@ -75,6 +93,7 @@ PRESETS = {
             "HuggingFaceTB/SmolLM2-1.7B-Instruct",
             "HuggingFaceTB/SmolLM2-135M-Instruct",
             "none",
+            (1.71e9, 134.5e6),
             "SmolLM2 1.7B and 135M Instruct",
         ),
     )
