@@ -30,6 +30,7 @@ from specdec_tui.tui.model_picker import ModelPicker
 from specdec_tui.tui.palette import Palette
 from specdec_tui.tui.palette_rows import Act, Change, Row, rows_for
 from specdec_tui.tui.pane_grid import NARROW, WIDE, PaneGrid
+from specdec_tui.tui.paste import pastes_kept_whole
 from specdec_tui.tui.prompt_box import PromptBox
 from specdec_tui.tui.side_bar import SideBar
 from specdec_tui.tui.terminal import log_file, screen_to_ourselves
@@ -223,7 +224,7 @@ class SpecdecApp(EngineApp, inherit_bindings=False):
         self.say("New chat: the conversation so far is forgotten")
 
     def action_stop_or_quit(self) -> None:
-        """First press: stop the run and keep its text. A second press soon after it: quit."""
+        """First press: stop the run and keep its text, take back a waiting prompt. Pressed again soon: quit."""
         now = monotonic()
         if now - self._pressed_stop < SECOND_PRESS_SECONDS:
             self.exit(0)
@@ -232,6 +233,9 @@ class SpecdecApp(EngineApp, inherit_bindings=False):
         if self.running:
             self.stop()
             self.say("Stopping; ctrl+c again quits")
+        elif self.waiting:
+            self.stop()
+            self.say("The prompt is back in the box; ctrl+c again quits")
         else:
             self.say("ctrl+c again quits")
 
@@ -249,7 +253,7 @@ def run_app(engine: Engine, settings: Settings, choice: ModelChoice, prompt: str
     here, with the terminal restored and the output flushed, instead of waiting for it.
     """
     app = SpecdecApp(engine, settings, choice, prompt)
-    with screen_to_ourselves(log_file()), full_collections_on_request():
+    with screen_to_ourselves(log_file()), full_collections_on_request(), pastes_kept_whole():
         app.run()
     status = app.return_code or 0
     app.engine.close()

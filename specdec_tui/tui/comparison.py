@@ -78,7 +78,7 @@ class ComparisonTable(DataTable[Text]):
         return [
             self._styled(label, "best" if is_best else ""),
             _number(figures.decode_tokens_per_second, ".1f"),
-            self._speedup(name, ratio, is_best),
+            self._speedup(name, figures, ratio, is_best),
             _number(figures.acceptance_rate, ".2f"),
             _number(figures.tokens_per_target_call, ".2f"),
             self._verdict(name, figures, lossless),
@@ -91,8 +91,8 @@ class ComparisonTable(DataTable[Text]):
             Text(_shares(figures), justify="right"),
         ]
 
-    def _speedup(self, name: str, ratio: float | None, is_best: bool) -> Text:
-        if name == "target":
+    def _speedup(self, name: str, figures: RunFigures, ratio: float | None, is_best: bool) -> Text:
+        if name == "target" and figures.decode_tokens_per_second is not None:
             return Text("1.00×", justify="right")
         if ratio is None:
             return Text("–", justify="right")

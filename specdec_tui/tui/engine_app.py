@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textual.app import App
 from textual.content import Content
 from textual.message import Message
 from textual.notifications import SeverityLevel
@@ -16,6 +15,7 @@ from specdec_tui.tui.collector import collect_everything
 from specdec_tui.tui.comparison import ComparisonTable
 from specdec_tui.tui.engine_thread import EngineThread, JobEnded
 from specdec_tui.tui.header import Header, State, one_row
+from specdec_tui.tui.key_order import KeysInOrder
 from specdec_tui.tui.pane_grid import PaneGrid
 from specdec_tui.tui.prompt_box import PromptBox
 from specdec_tui.tui.summary import summary
@@ -28,7 +28,7 @@ class EngineReported(Message):
     """The mailbox of the engine's thread has something in it."""
 
 
-class EngineApp(App[int]):
+class EngineApp(KeysInOrder):
     """Loads pairs and runs prompts. `SpecdecApp` adds what is on the screen and what keys do."""
 
     header: Header
@@ -48,6 +48,7 @@ class EngineApp(App[int]):
         self.last_prompt = ""
         self._pair: PairInfo | None = None
         self._loads: dict[int, ModelChoice] = {}
+        self._new_chats: set[int] = set()
         self._run: int | None = None
         self._again = False
         self._chat = False
@@ -90,15 +91,14 @@ class EngineApp(App[int]):
 
     def stop(self) -> None:
         """End the run within a round and keep its text; a waiting prompt goes back to the box."""
-        self.engine.cancel()
+        if self._run is not None:
+            self.engine.cancel()
         self._return_waiting()
         self._settle()
 
     def new_chat(self) -> None:
         """Forget the conversation, behind the run at work."""
-        self.engine.new_chat()
-        self._turns = 0
-        self._settle()
+        self._new_chats.add(self.engine.new_chat())
 
     def on_prompt_box_submitted(self, message: PromptBox.Submitted) -> None:
         text = message.text
@@ -184,6 +184,9 @@ class EngineApp(App[int]):
             self._run_ended(error)
         elif error:
             self.say(error, "error")
+        elif job in self._new_chats:
+            self._turns = 0  # not before: a run ahead of it has counted its turn meanwhile
+        self._new_chats.discard(job)
         self._settle()
 
     def _settle(self) -> None:

@@ -34,7 +34,7 @@ class Report:
     item: Progress | PairInfo | Event | JobEnded
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Job:
     number: int
     work: Callable[[_Job], None]
@@ -52,7 +52,7 @@ class EngineThread:
         self._lock = threading.Lock()
         self._awake = False
         self._closing = threading.Event()
-        self._current: _Job | None = None
+        self._unfinished: list[_Job] = []
         self._last_number = 0
         # A daemon: a load inside a library cannot be interrupted and must not hold the process.
         self._thread = threading.Thread(target=self._work, name="specdec-engine", daemon=True)
@@ -87,10 +87,10 @@ class EngineThread:
         return self._put(lambda _job: self._engine.new_chat())
 
     def cancel(self) -> None:
-        """Ask the job at work to end; a run does so between two rounds."""
-        job = self._current
-        if job is not None:
-            job.cancelled.set()
+        """Ask every run put so far to end: the one at work does so between two rounds, a queued one at its start."""
+        with self._lock:
+            for job in self._unfinished:
+                job.cancelled.set()
 
     def close(self) -> None:
         """End the run at work and take no further job. Does not wait."""
@@ -113,8 +113,11 @@ class EngineThread:
 
     def _put(self, work: Callable[[_Job], None]) -> int:
         self._last_number += 1
-        self._jobs.put(_Job(self._last_number, work))
-        return self._last_number
+        job = _Job(self._last_number, work)
+        with self._lock:
+            self._unfinished.append(job)
+        self._jobs.put(job)
+        return job.number
 
     def _report(self, number: int, item: Progress | PairInfo | Event | JobEnded) -> None:
         with self._lock:
@@ -125,13 +128,13 @@ class EngineThread:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None and not self._closing.is_set():
-            self._current = job
             error = ""
             try:
                 job.work(job)
             except BaseException as fault:
                 error = one_line(fault)
-            self._current = None
+            with self._lock:
+                self._unfinished.remove(job)
             self._report(job.number, JobEnded(error))
 
 

@@ -69,6 +69,7 @@ class StrategyPane(Vertical, can_focus=True):
         self._lossless: Lossless | None = None
         self._max_new_tokens = 0
         self._texts: list[str] = []
+        self._last_token: Token | None = None
         self._notes: list[Content] = []
         self._due = False
         self._painted = 0.0
@@ -121,6 +122,7 @@ class StrategyPane(Vertical, can_focus=True):
         self._lossless = None
         self._max_new_tokens = max_new_tokens
         self._texts = []
+        self._last_token = None
         self._notes = []
         self._show_notes()
         self._token_view.clear()
@@ -148,6 +150,7 @@ class StrategyPane(Vertical, can_focus=True):
                         if token.status in EMITTED:
                             tokens.append(token)
                             texts.append(text)
+                            self._last_token = token
                 case DraftsProposed():
                     pending = step
                     self._rounds_view.add(record, step.texts)
@@ -160,6 +163,10 @@ class StrategyPane(Vertical, can_focus=True):
                 case RunEnded():
                     ended = True
                     pending = None
+                    if self._last_token is not None:
+                        # What an unfinished character still owes belongs to the token that began it.
+                        tokens += [self._last_token] * len(step.texts)
+                        texts += step.texts
                     self._end(record)
         self._texts += texts
         if isinstance(pending, Step) and isinstance(pending.record, DraftsProposed):

@@ -130,15 +130,21 @@ def status_parts(
         case PaneState.PREFILL:
             tokens = figures.prompt_tokens
             return [[(f"reading {tokens} prompt token{'' if tokens == 1 else 's'}…", "$token-bonus")]], 0
-    groups: list[list[Part]] = [[(f"{figures.new_tokens}/{max_new_tokens}", "bold"), (" tokens", QUIET)]]
+    unit = " token" if max_new_tokens == 1 else " tokens"
+    groups: list[list[Part]] = [[(f"{figures.new_tokens}/{max_new_tokens}", "bold"), (unit, QUIET)]]
     end = figures.end
     first = 0
     if end is not None and end.reason is not EndReason.LENGTH:
         bad = end.reason is EndReason.ERROR
         groups.append([(_END_WORDS[end.reason], BAD if bad else QUIET)])
     if lossless is not None:
-        first = len(groups)
-        groups.append([lossless_part(lossless, is_target)])
+        verdict = lossless_part(lossless, is_target)
+        if end is not None and end.reason in (EndReason.CANCELLED, EndReason.ERROR):
+            # One group: a verdict on a part of the text must not be read without saying so.
+            groups[-1] += [(" · ", QUIET), verdict]
+        else:
+            groups.append([verdict])
+        first = len(groups) - 1
     groups.append([(f"prefill {figures.prefill_seconds:.2f} s", QUIET)])
     if end is not None and end.reason is EndReason.LENGTH:
         groups.append([(_END_WORDS[end.reason], QUIET)])

@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from specdec_tui.tui.commands import PROMPT, bindings
+from specdec_tui.tui.sanitize import editable
 
 
 class PromptBox(TextArea):
@@ -53,7 +54,7 @@ class PromptBox(TextArea):
         self.show(text if not self.text.strip() else f"{text}\n{self.text}")
 
     def show(self, text: str) -> None:
-        self.text = text
+        self.text = editable(text)
         self.move_cursor(self.document.end)
 
     def check_consume_key(self, key: str, character: str | None = None) -> bool:

@@ -6,6 +6,8 @@ its window or fill its clipboard, and bidirectional controls reorder what a read
 
 from __future__ import annotations
 
+from unicodedata import category
+
 _C1 = "␦"
 _BIDI = "⇆"
 _SEPARATOR = "␤"
@@ -31,3 +33,12 @@ def visible(text: str) -> str:
     """
     # isprintable is false for everything replaced here, and ten times faster than translating.
     return text if text.isprintable() else text.translate(_SYMBOLS)
+
+
+def editable(text: str) -> str:
+    """`text` for a box that shows and counts characters as they are: lines end in newlines, controls are symbols.
+
+    Unlike `visible` it leaves bidirectional controls alone: they belong to what a person writes.
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(visible(character) if category(character) == "Cc" else character for character in lines)

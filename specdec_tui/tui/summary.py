@@ -17,7 +17,8 @@ _SIGNS = {"temperature": "T", "top_k": "k", "top_p": "p"}
 def summary(settings: Settings, turns: int = 0) -> str:
     """`γ 4 · greedy · 128 tokens · turn 2`; what is at its usual place is left out."""
     sampling = " ".join(f"{_SIGNS[name]} {getattr(settings, name):g}" for name in _USES[settings.processor])
-    parts = [f"γ {settings.gamma}", f"{settings.processor} {sampling}".strip(), f"{settings.max_new_tokens} tokens"]
+    length = f"{settings.max_new_tokens} token{'' if settings.max_new_tokens == 1 else 's'}"
+    parts = [f"γ {settings.gamma}", f"{settings.processor} {sampling}".strip(), length]
     if settings.processor != "greedy":
         parts += [settings.rule, f"seed {settings.seed}"]
     if settings.schedule != "sequential":

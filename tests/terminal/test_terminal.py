@@ -121,3 +121,20 @@ def test_the_palette_sets_a_value_typed_in_one_go(launch: Launch) -> None:
     terminal.wait_for("a command, or a setting")
     terminal.type("gamma 8\r")
     terminal.wait_for("γ 8 ·")
+
+
+def test_escape_sequences_in_a_paste_are_text_and_start_no_run(launch: Launch) -> None:
+    terminal = launch()
+    terminal.wait_for("ready")
+    terminal.paste("alpha \x1b[31mred\x1b[0m tail\nbeta")
+    screen = terminal.wait_for("alpha ␛[31mred␛[0m tail", "beta")
+    assert "running" not in screen and "60/60" not in screen
+
+
+def test_ctrl_c_typed_right_behind_enter_stops_the_run(launch: Launch) -> None:
+    terminal = launch("round=0.2")
+    terminal.wait_for("ready")
+    terminal.type("Tell me about the sea")
+    terminal.keys("Enter")
+    terminal.keys("C-c")
+    terminal.wait_for("› Tell me about the sea", "stopped", "ready")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from scripted_engine import ScriptedEngine, info, text_of
 from shell import ask, make_app, ready, toasts, until
+from textual import events
+from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
 from specdec_tui.backends.pair import LoadError
 from specdec_tui.settings import STRATEGIES, ModelChoice
+from specdec_tui.tui.app import SpecdecApp
 from specdec_tui.tui.model_picker import ModelPicker
 from specdec_tui.tui.palette import Palette
 
@@ -392,3 +395,64 @@ async def test_resizing_while_tokens_stream_loses_none() -> None:
         engine.step(1000)
         await finished(pilot)
         assert [pane.plain_text for pane in app.grid.shown] == [text_of(60)] * 4
+
+
+def burst(app: SpecdecApp, *keys: str) -> None:
+    """Keys without a pause between them, as a terminal delivers what was typed ahead."""
+    for key in keys:
+        name = key if len(key) > 1 else _character_to_key(key)
+        app.post_message(events.Key(name, key if len(key) == 1 else "\r" if key == "enter" else None))
+
+
+async def test_ctrl_c_right_behind_enter_stops_the_run() -> None:
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        burst(app, *"sea", "enter", "ctrl+c")
+        await until(pilot, lambda: app.last_prompt == "sea" and not app.running)
+        assert app.is_running and any("Stopping" in toast for toast in toasts(app))
+
+
+async def test_keys_behind_escape_go_where_escape_leads() -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        burst(app, "a", "escape", "plus", "slash", "b")
+        await until(pilot, lambda: app.prompt_box.text == "ab")
+        assert app.settings.gamma == 5
+
+
+async def test_what_is_typed_behind_a_command_goes_to_the_prompt() -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        burst(app, "ctrl+p", *"gamma 5", "enter", *"hello")
+        await until(pilot, lambda: app.settings.gamma == 5 and app.prompt_box.text == "hello")
+        assert not isinstance(app.screen, Palette)
+
+
+async def test_ctrl_c_takes_back_a_prompt_that_waits_for_the_models() -> None:
+    engine = ScriptedEngine()
+    engine.load_gate.clear()
+    app = make_app(engine)
+    async with app.run_test(size=SIZE) as pilot:
+        await ask(pilot, "early")
+        assert app.waiting == "early"
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: app.prompt_box.text == "early")
+        assert app.waiting == "" and app.is_running
+        engine.load_gate.set()
+        await ready(pilot)
+        assert engine.runs == []
+
+
+async def test_a_new_chat_asked_for_during_a_run_begins_at_the_first_turn() -> None:
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine, prompt="hello")
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.running)
+        await pilot.press("escape", "n")
+        engine.step(1000)
+        await until(pilot, lambda: engine.chats == 1 and not app.running)
+        await until(pilot, lambda: "turn" not in str(app.prompt_box.border_subtitle))

@@ -17,8 +17,8 @@ def after(*keys: str) -> Callable[[Pilot[int]], object]:
     async def run(pilot: Pilot[int]) -> None:
         app = pilot.app
         app.animation_level = "none"
-        app.prompt_box.cursor_blink = False
         await until(pilot, lambda: app.table.row_count and app.header.state == "ready", "result")
+        app.prompt_box.cursor_blink = False
         await pilot.press(*keys)
         await pilot.pause(0.3)
 

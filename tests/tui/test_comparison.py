@@ -99,3 +99,10 @@ async def test_a_new_theme_recolours_the_table() -> None:
         app.theme = "specdec-light"
         await pilot.pause()
         assert table.get_row_at(1)[0].style != before
+
+
+async def test_a_target_without_a_measured_speed_has_no_ratio() -> None:
+    table = ComparisonTable()
+    async with HostApp(table, columns="-one").run_test(size=(160, 10)):
+        table.show([("target", figures([Step("target", RunEnded(EndReason.CANCELLED))]), None)])
+        assert cells(table, 0)["speedup"] == "–"

@@ -114,3 +114,13 @@ def test_our_own_errors_are_shown_without_their_type_and_others_with_it() -> Non
     assert one_line(LoadError("no such model")) == "no such model"
     assert one_line(ValueError("bad\n  shape")) == "ValueError: bad shape"
     assert one_line(KeyError()) == "KeyError"
+
+
+def test_a_run_cancelled_before_its_turn_ends_at_its_start() -> None:
+    engine = ScriptedEngine(gated=True)
+    listener = Listener(engine)
+    job = listener.thread.run("hi", Settings())
+    listener.thread.cancel()
+    listener.thread.start()
+    items = listener.collect(job)
+    assert items[-2:] == [Finished(cancelled=True), JobEnded("")]

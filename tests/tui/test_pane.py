@@ -269,3 +269,29 @@ def test_bars_reach_from_the_lowest_to_the_highest() -> None:
     assert sparkline([1, 3, 5], 5) == "▂▅█"
     assert sparkline([0, 9], 5) == "▁█"
     assert sparkline([], 5) == ""
+
+
+@pytest.mark.parametrize("width", [40, 50, 60])
+async def test_a_stopped_run_says_so_in_a_narrow_pane_with_its_verdict(width: int) -> None:
+    pane = StrategyPane(2, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(width, 20)) as pilot:
+        pane.feed(run_steps("speculative", PIECES, end=RunEnded(EndReason.CANCELLED)))
+        pane.checked(Lossless(LosslessStatus.IDENTICAL))
+        await pilot.pause()
+        assert "stopped · ✓ identical to target" in status(pane)
+
+
+@pytest.mark.parametrize("batch", [1, 100])
+async def test_what_an_unfinished_character_owes_at_the_end_is_shown_with_the_last_token(batch: int) -> None:
+    pane = StrategyPane(2, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(80, 20)) as pilot:
+        last = Token(8, Status.SAMPLED, 0)
+        steps = [
+            Step("speculative", PrefillDone(last, 0.1), ("ab",)),
+            Step("speculative", RunEnded(EndReason.LENGTH), ("\ufffd",)),
+        ]
+        for at in range(0, len(steps), batch):
+            pane.feed(steps[at : at + batch])
+        await pilot.pause()
+        assert pane.plain_text == pane.token_view.layout_text.text == "ab\ufffd"
+        assert pane.token_view.token_at(0, 2) is last

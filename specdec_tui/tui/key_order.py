@@ -1,0 +1,82 @@
+"""Keys act in the order they were typed, however fast they come.
+
+Textual hands a key to the widget that has the focus at that moment and goes on to the next one,
+while what the first one leads to (a submitted prompt, a closed dialog, another focus) is still
+under way as messages. So enter followed at once by ctrl+c would stop a run that has not begun, and
+what is typed behind a command would become part of it. Here a key waits until the one before it
+has had its consequences.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from time import monotonic
+
+from textual import events
+from textual.app import App
+from textual.dom import DOMNode
+
+# These and printable keys go to the box with the focus only, whose own queue keeps their order.
+_LOCAL = frozenset(("up", "down", "left", "right", "pageup", "pagedown", "home", "end", "backspace", "delete"))
+
+# The longest chain of messages a key starts: a value picked in the side bar, on its way to the settings.
+_LAPS = 5
+
+# A widget that never answers must not cost the keyboard.
+_PATIENCE_SECONDS = 1.0
+
+
+class KeysInOrder(App[int]):
+    """An app that takes keys and pastes one behind the other."""
+
+    def __init__(self, ansi_color: bool | None = None) -> None:
+        super().__init__(ansi_color=ansi_color)
+        self._held: deque[events.Key | events.Paste] = deque()
+        self._turn = 0
+        self._unsettled_since: float | None = None
+
+    async def on_event(self, event: events.Event) -> None:
+        if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
+            await super().on_event(event)
+            return
+        self._held.append(event)
+        since = self._unsettled_since
+        if since is None or monotonic() - since > _PATIENCE_SECONDS:
+            await self._release()
+
+    async def _release(self) -> None:
+        """Deliver what is held, up to the first key with consequences."""
+        self._unsettled_since = None
+        while self._held and self._unsettled_since is None:
+            event = self._held.popleft()
+            if not self._is_local(event):
+                self._turn += 1
+                self._unsettled_since = monotonic()
+            await super().on_event(event)
+            if self._unsettled_since is not None:
+                self._lap(self._turn, _LAPS)
+
+    def _is_local(self, event: events.Key | events.Paste) -> bool:
+        if isinstance(event, events.Paste) or event.key in _LOCAL:
+            return True
+        focused = self.focused
+        return focused is not None and focused.check_consume_key(event.key, event.character)
+
+    def _lap(self, turn: int, left: int) -> None:
+        """Travel from the focus up to the app, behind every message that is on its way there."""
+        self._climb(self.focused or self.screen, turn, left)
+
+    def _climb(self, node: DOMNode | None, turn: int, left: int) -> None:
+        while node is not None and node is not self:
+            if node.call_later(self._climb, node.parent, turn, left):
+                return
+            node = node.parent
+        self.call_later(self._lap_ended, turn, left)
+
+    async def _lap_ended(self, turn: int, left: int) -> None:
+        if turn != self._turn:
+            return
+        if left > 1:
+            self._lap(turn, left - 1)
+        else:
+            await self._release()
