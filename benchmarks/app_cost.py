@@ -3,8 +3,8 @@
     python benchmarks/app_cost.py [--repeat 3] [--max-new-tokens 96] [--columns 120 --lines 40]
 
 Two processes hold the same pair: one runs the app in a pseudo-terminal and gets its prompts typed,
-one runs the session alone. They take turns prompt by prompt, so a slow minute of the machine hits
-both. Figures are the engine's own clock. Run it on an idle machine.
+one runs the session alone. They take turns prompt by prompt, each going first every other time, so a
+slow minute of the machine hits both. Figures are the engine's own clock. Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def settings_of(tokens: int) -> Settings:
     return Settings(max_new_tokens=tokens, ignore_eos=True)
 
 
-def child(mode: str, log: Path, tokens: int) -> int:
+def child(mode: str, log: Path, tokens: int, choice: ModelChoice) -> int:
     engine, settings = RecordingEngine(log), settings_of(tokens)
     if mode == "app":
         from specdec_tui.tui.app import run_app
 
-        return run_app(engine, settings, ModelChoice())
-    engine.load(ModelChoice(), lambda progress: None)
+        return run_app(engine, settings, choice)
+    engine.load(choice, lambda progress: None)
     log.touch()
     for line in sys.stdin:
         list(engine.run(line.strip(), settings, lambda: False))
@@ -94,14 +94,19 @@ def main() -> int:
     parser.add_argument("--max-new-tokens", type=int, default=96)
     parser.add_argument("--columns", type=int, default=120)
     parser.add_argument("--lines", type=int, default=40)
+    parser.add_argument("--target", default="", help="another target than the demo's, with --drafter")
+    parser.add_argument("--drafter", default="")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--child", nargs=2, metavar=("MODE", "LOG"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        return child(options.child[0], Path(options.child[1]), options.max_new_tokens)
+        choice = ModelChoice(target=options.target, drafter=options.drafter, device=options.device)
+        return child(options.child[0], Path(options.child[1]), options.max_new_tokens, choice)
 
     folder = Path(tempfile.mkdtemp())
     environment = os.environ | {"SPECDEC_TUI_CONFIG": str(folder / "config.toml"), "TERM": "xterm-256color"}
-    command = [sys.executable, __file__, "--max-new-tokens", str(options.max_new_tokens), "--child"]
+    command = [sys.executable, __file__, "--max-new-tokens", str(options.max_new_tokens)]
+    command += ["--target", options.target, "--drafter", options.drafter, "--device", options.device, "--child"]
     alone_log, app_log = folder / "alone.jsonl", folder / "app.jsonl"
     alone = subprocess.Popen([*command, "alone", str(alone_log)], stdin=subprocess.PIPE, env=environment, text=True)
     process, terminal = pty.fork()
@@ -120,14 +125,17 @@ def main() -> int:
     speeds: dict[str, list[tuple[float, float]]] = {}
     assert alone.stdin is not None
     for number, prompt in enumerate(PROMPTS * options.repeat, 1):
-        alone.stdin.write(prompt + "\n")
-        alone.stdin.flush()
-        wait_for(lambda n=number: len(lines_of(alone_log)) == n, drain)
-        os.write(terminal, prompt.encode())
-        drain()
-        os.write(terminal, b"\r")
-        wait_for(lambda n=number: len(lines_of(app_log)) == n, drain)
-        wait_for(lambda: not select.select([terminal], [], [], 0.5)[0], drain)
+        for side in ("alone", "app") if number % 2 else ("app", "alone"):
+            if side == "alone":
+                alone.stdin.write(prompt + "\n")
+                alone.stdin.flush()
+                wait_for(lambda n=number: len(lines_of(alone_log)) == n, drain)
+            else:
+                os.write(terminal, prompt.encode())
+                drain()
+                os.write(terminal, b"\r")
+                wait_for(lambda n=number: len(lines_of(app_log)) == n, drain)
+                wait_for(lambda: not select.select([terminal], [], [], 0.5)[0], drain)
         if number <= len(PROMPTS):
             continue  # the first pass over the prompts warms up both sides
         for strategy, with_app in lines_of(app_log)[-1].items():

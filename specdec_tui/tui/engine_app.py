@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import thread_time
+
 from textual.content import Content
 from textual.message import Message
 from textual.notifications import SeverityLevel
@@ -20,8 +22,10 @@ from specdec_tui.tui.pane_grid import PaneGrid
 from specdec_tui.tui.prompt_box import PromptBox
 from specdec_tui.tui.summary import summary
 
-# A painting takes the interpreter for some milliseconds, whatever it shows; decoding waits that long.
-BATCH_SECONDS = 0.1
+# A painting takes the interpreter for some milliseconds, whatever it shows, and decoding waits that
+# long. So there are as many paintings as fit into this share of the time, within these limits.
+PAINTING_SHARE = 0.03
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 0.2
 
 
 class EngineReported(Message):
@@ -51,6 +55,7 @@ class EngineApp(KeysInOrder):
         self._new_chats: set[int] = set()
         self._run: int | None = None
         self._again = False
+        self._spent = 0.0
         self._chat = False
         self._turns = 0
 
@@ -171,7 +176,13 @@ class EngineApp(KeysInOrder):
                 case event if report.job == self._run:
                     batch.append(event)
         self._deliver(batch)
-        self.set_timer(BATCH_SECONDS, self.on_engine_reported)
+        self.set_timer(self._pause(), self.on_engine_reported)
+
+    def _pause(self) -> float:
+        """Seconds until the next batch, from what this thread has spent since the last one."""
+        spent = thread_time() - self._spent
+        self._spent += spent
+        return min(max(spent / PAINTING_SHARE, SHORTEST_PAUSE), LONGEST_PAUSE)
 
     def _deliver(self, batch: list[Event]) -> None:
         if batch and (finished := self.grid.deliver(batch)) is not None:
