@@ -142,6 +142,7 @@ def main() -> int:
             without = lines_of(alone_log)[-1][strategy]
             ratios.setdefault(strategy, []).append(with_app / without)
             speeds.setdefault(strategy, []).append((with_app, without))
+        print({name: round(values[-1], 3) for name, values in ratios.items()}, file=sys.stderr, flush=True)
     os.write(terminal, b"\x11")
     alone.stdin.close()
     alone.wait()
