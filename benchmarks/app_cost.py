@@ -1,10 +1,13 @@
 """What does watching cost? Decode tokens/s in the app divided by the same run without a screen.
 
-    python benchmarks/app_cost.py [--repeat 3] [--max-new-tokens 96] [--columns 120 --lines 40]
+    python benchmarks/app_cost.py [--repeat 3] [--max-new-tokens 97] [--columns 120 --lines 40]
 
 Two processes hold the same pair: one runs the app in a pseudo-terminal and gets its prompts typed,
-one runs the session alone. They take turns prompt by prompt, each going first every other time, so a
-slow minute of the machine hits both. Figures are the engine's own clock. Run it on an idle machine.
+one runs the session alone. Both decode the same tokens, in turns of some rounds: the engine's clock
+stands still while a record is held, so each side waits inside its run for the other, and a slow
+second of the machine hits both. Who goes first changes from turn to turn. After a turn of the app
+its last painting is waited for, so that it does not disturb the other side; the first turn of each
+prompt has the painting of the cleared panes in it. Figures are the engine's own clock.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import fcntl
 import json
 import os
 import pty
+import random
 import select
 import struct
 import subprocess
@@ -23,10 +27,10 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 from specdec_tui.decoding.figures import RunFigures
-from specdec_tui.decoding.records import Event, Step
+from specdec_tui.decoding.records import Event, RoundVerified, RunEnded, Step
 from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
 
@@ -35,126 +39,189 @@ PROMPTS = (
     "Tell me a bedtime story about a fox who is afraid of the dark.",
     "List ten things to pack for a weekend camping trip.",
 )
+SETTLE_SECONDS = 0.35
 WAIT_SECONDS = 300
 
 
-class RecordingEngine(LocalEngine):
-    """The real engine, which also appends each run's tokens/s to a file when a prompt is finished."""
+class TurnsEngine(LocalEngine):
+    """The real engine, which decodes only in its turns.
 
-    def __init__(self, log: Path) -> None:
+    It reads one byte of `go` at the start of a turn and writes one line to `done` at its end: the
+    strategy, its rounds and the engine's seconds of the turn; "end" instead when the run is over.
+    """
+
+    def __init__(self, go: int, done: int, rounds: int) -> None:
         super().__init__()
-        self._log = log
+        self._go, self._done, self._rounds = go, done, rounds
 
     def run(
         self, prompt: str, settings: Settings, cancelled: Callable[[], bool], *, again: bool = False
     ) -> Iterator[Event]:
-        figures: dict[str, RunFigures] = {}
         self.new_chat()
+        figures, counted, seconds = RunFigures(), 0, 0.0
+        os.read(self._go, 1)
         for event in super().run(prompt, settings, cancelled, again=again):
-            if isinstance(event, Step):
-                figures.setdefault(event.strategy, RunFigures()).add(event.record)
             yield event
-        line = {name: run.decode_tokens_per_second for name, run in figures.items()}
-        with self._log.open("a") as log:
-            log.write(json.dumps(line) + "\n")
+            if not isinstance(event, Step):
+                continue
+            figures.add(event.record)
+            ended = isinstance(event.record, RunEnded)
+            if ended or (isinstance(event.record, RoundVerified) and figures.rounds - counted == self._rounds):
+                self._tell([event.strategy, figures.rounds - counted, figures.decode_seconds - seconds])
+                counted, seconds = figures.rounds, figures.decode_seconds
+                if ended:
+                    figures, counted, seconds = RunFigures(), 0, 0.0
+                os.read(self._go, 1)
+        self._tell(["end", 0, 0.0])
+
+    def _tell(self, turn: list[str | float]) -> None:
+        os.write(self._done, (json.dumps(turn) + "\n").encode())
 
 
-def settings_of(tokens: int) -> Settings:
-    return Settings(max_new_tokens=tokens, ignore_eos=True)
+class Side:
+    """A process and its end of the turn-taking."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.go_read, self.go = os.pipe()
+        self.done, self.done_write = os.pipe()
+        for end in (self.go_read, self.done_write):
+            os.set_inheritable(end, True)
+        self._rest = b""
+
+    def give(self) -> None:
+        os.write(self.go, b".")
+
+    def take(self, idle: Callable[[], None]) -> tuple[str, int, float]:
+        """Wait for the end of the turn."""
+        begin = time.monotonic()
+        while b"\n" not in self._rest:
+            if select.select([self.done], [], [], 0.0)[0]:
+                self._rest += os.read(self.done, 4096)
+            elif time.monotonic() - begin > WAIT_SECONDS:
+                raise TimeoutError(f"the turn of {self.name} did not end")
+            else:
+                idle()
+        line, _, self._rest = self._rest.partition(b"\n")
+        strategy, rounds, seconds = json.loads(line)
+        return strategy, rounds, seconds
 
 
-def child(mode: str, log: Path, tokens: int, choice: ModelChoice) -> int:
-    engine, settings = RecordingEngine(log), settings_of(tokens)
+def child(mode: str, go: int, done: int, options: argparse.Namespace) -> int:
+    choice = ModelChoice(target=options.target, drafter=options.drafter, device=options.device)
+    engine = TurnsEngine(go, done, options.rounds)
+    strategies = tuple(options.strategies.split(","))
+    settings = Settings(max_new_tokens=options.max_new_tokens, ignore_eos=True, strategies=strategies)
     if mode == "app":
         from specdec_tui.tui.app import run_app
 
         return run_app(engine, settings, choice)
     engine.load(choice, lambda progress: None)
-    log.touch()
+    print("ready", flush=True)
     for line in sys.stdin:
-        list(engine.run(line.strip(), settings, lambda: False))
+        for _event in engine.run(line.strip(), settings, lambda: False):
+            pass
     return 0
-
-
-def lines_of(log: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-
-
-def wait_for(done: Callable[[], bool], drain: Callable[[], None]) -> None:
-    begin = time.monotonic()
-    while not done():
-        drain()
-        if time.monotonic() - begin > WAIT_SECONDS:
-            raise TimeoutError("the run did not finish")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--max-new-tokens", type=int, default=96)
+    parser.add_argument("--max-new-tokens", type=int, default=97)
+    parser.add_argument("--strategies", default="target,speculative,ngram,lookup")
+    parser.add_argument("--rounds", type=int, default=16, help="rounds of a turn")
     parser.add_argument("--columns", type=int, default=120)
     parser.add_argument("--lines", type=int, default=40)
     parser.add_argument("--target", default="", help="another target than the demo's, with --drafter")
     parser.add_argument("--drafter", default="")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--child", nargs=2, metavar=("MODE", "LOG"), help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=3, metavar=("MODE", "GO", "DONE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        choice = ModelChoice(target=options.target, drafter=options.drafter, device=options.device)
-        return child(options.child[0], Path(options.child[1]), options.max_new_tokens, choice)
+        mode, go, done = options.child
+        return child(mode, int(go), int(done), options)
 
     folder = Path(tempfile.mkdtemp())
     environment = os.environ | {"SPECDEC_TUI_CONFIG": str(folder / "config.toml"), "TERM": "xterm-256color"}
-    command = [sys.executable, __file__, "--max-new-tokens", str(options.max_new_tokens)]
-    command += ["--target", options.target, "--drafter", options.drafter, "--device", options.device, "--child"]
-    alone_log, app_log = folder / "alone.jsonl", folder / "app.jsonl"
-    alone = subprocess.Popen([*command, "alone", str(alone_log)], stdin=subprocess.PIPE, env=environment, text=True)
+    alone, app = Side("alone"), Side("app")
+
+    def command(side: Side) -> list[str]:
+        ends = [side.name, str(side.go_read), str(side.done_write)]
+        return [sys.executable, __file__, *sys.argv[1:], "--child", *ends]
+
+    session = subprocess.Popen(
+        command(alone),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        text=True,
+        pass_fds=(alone.go_read, alone.done_write),
+    )
+    assert session.stdin is not None and session.stdout is not None
     process, terminal = pty.fork()
     if process == 0:
-        os.execvpe(command[0], [*command, "app", str(app_log)], environment)
+        os.execvpe(sys.executable, command(app), environment)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", options.lines, options.columns, 0, 0))
     screen = bytearray()
 
-    def drain() -> None:
-        if select.select([terminal], [], [], 0.05)[0]:
-            screen.extend(os.read(terminal, 65536))
+    def drain(wait: float = 0.05) -> bool:
+        """Take what the app has painted, as a terminal does."""
+        if not select.select([terminal], [], [], wait)[0]:
+            return False
+        screen.extend(os.read(terminal, 65536))
+        return True
 
-    wait_for(alone_log.exists, drain)
-    wait_for(lambda: b"ready" in screen, drain)
-    ratios: dict[str, list[float]] = {}
-    speeds: dict[str, list[tuple[float, float]]] = {}
-    assert alone.stdin is not None
-    for number, prompt in enumerate(PROMPTS * options.repeat, 1):
-        for side in ("alone", "app") if number % 2 else ("app", "alone"):
-            if side == "alone":
-                alone.stdin.write(prompt + "\n")
-                alone.stdin.flush()
-                wait_for(lambda n=number: len(lines_of(alone_log)) == n, drain)
-            else:
-                os.write(terminal, prompt.encode())
-                drain()
-                os.write(terminal, b"\r")
-                wait_for(lambda n=number: len(lines_of(app_log)) == n, drain)
-                wait_for(lambda: not select.select([terminal], [], [], 0.5)[0], drain)
-        if number <= len(PROMPTS):
-            continue  # the first pass over the prompts warms up both sides
-        for strategy, with_app in lines_of(app_log)[-1].items():
-            without = lines_of(alone_log)[-1][strategy]
-            ratios.setdefault(strategy, []).append(with_app / without)
-            speeds.setdefault(strategy, []).append((with_app, without))
-        print({name: round(values[-1], 3) for name, values in ratios.items()}, file=sys.stderr, flush=True)
+    session.stdout.readline()
+    while b"ready" not in screen:
+        drain()
+    turns: dict[str, list[tuple[int, float, float]]] = {}
+    for number, prompt in enumerate(PROMPTS * options.repeat):
+        session.stdin.write(prompt + "\n")
+        session.stdin.flush()
+        os.write(terminal, prompt.encode())
+        drain()
+        os.write(terminal, b"\r")
+        seconds: dict[str, float] = {}
+        turn = 0
+        while True:
+            # The app goes first at a prompt's start: its panes are being cleared and laid out then.
+            for side in (alone, app) if turn % 2 else (app, alone):
+                side.give()
+                strategy, rounds, seconds[side.name] = side.take(drain)
+                while side is app and drain(SETTLE_SECONDS):
+                    pass
+            if strategy == "end":
+                break
+            if number and rounds:  # the first prompt warms up both sides
+                turns.setdefault(strategy, []).append((rounds, seconds["app"], seconds["alone"]))
+            turn += 1
+        medians = {name: round(median(b / a for _, a, b in own), 3) for name, own in turns.items()}
+        print(number + 1, medians, file=sys.stderr, flush=True)
     os.write(terminal, b"\x11")
-    alone.stdin.close()
-    alone.wait()
-    print(f"{'strategy':<12} {'app tok/s':>10} {'alone tok/s':>12} {'ratio: median':>14} {'lowest':>7} {'highest':>8}")
-    for strategy, values in ratios.items():
-        app_speed = median(a for a, _ in speeds[strategy])
-        alone_speed = median(b for _, b in speeds[strategy])
+    session.stdin.close()
+    session.wait()
+    heads = ("strategy", "turns", "ratio of totals", "(95 %)", "median of turns", "quartiles")
+    print("{:<12} {:>6} {:>16} {:>15} {:>16} {:>15}".format(*heads))
+    for strategy, own in turns.items():
+        ratios = [b / a for _, a, b in own]
+        low, _, high = quantiles(ratios, n=4)
+        least, most = interval(own)
         print(
-            f"{strategy:<12} {app_speed:>10.1f} {alone_speed:>12.1f} {median(values):>14.3f} "
-            f"{min(values):>7.3f} {max(values):>8.3f}"
+            f"{strategy:<12} {len(own):>6} {of_totals(own):>16.3f} {f'{least:.3f} - {most:.3f}':>15} "
+            f"{median(ratios):>16.3f} {f'{low:.3f} - {high:.3f}':>15}"
         )
     return 0
+
+
+def of_totals(turns: list[tuple[int, float, float]]) -> float:
+    return sum(b for _, _, b in turns) / sum(a for _, a, _ in turns)
+
+
+def interval(turns: list[tuple[int, float, float]]) -> tuple[float, float]:
+    """95 % interval of the ratio of totals, by drawing turns with replacement."""
+    dice = random.Random(0)
+    drawn = sorted(of_totals(dice.choices(turns, k=len(turns))) for _ in range(2000))
+    return drawn[50], drawn[-51]
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from specdec_tui.settings import ModelChoice, SettingError, Settings, config_fil
 from specdec_tui.tui.collector import full_collections_on_request
 from specdec_tui.tui.commands import ANYWHERE, APP, bindings
 from specdec_tui.tui.comparison import ComparisonTable
+from specdec_tui.tui.compositor import SparingScreen
 from specdec_tui.tui.config_store import save_settings
 from specdec_tui.tui.engine_app import EngineApp
 from specdec_tui.tui.header import Header
@@ -60,6 +61,9 @@ class SpecdecApp(EngineApp, inherit_bindings=False):
         super().__init__(engine, settings, choice, prompt, ansi_color=True if os.environ.get("NO_COLOR") else None)
         self.side_bar: SideBar | None = None
         self._pressed_stop = -SECOND_PRESS_SECONDS
+
+    def get_default_screen(self) -> SparingScreen:
+        return SparingScreen()
 
     def compose(self) -> ComposeResult:
         self.header = Header()

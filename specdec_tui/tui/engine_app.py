@@ -24,8 +24,8 @@ from specdec_tui.tui.summary import summary
 
 # A painting takes the interpreter for some milliseconds, whatever it shows, and decoding waits that
 # long. So there are as many paintings as fit into this share of the time, within these limits.
-PAINTING_SHARE = 0.03
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 0.2
+PAINTING_SHARE = 0.015
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
 
 
 class EngineReported(Message):

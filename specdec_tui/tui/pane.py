@@ -37,7 +37,7 @@ from specdec_tui.tui.token_view import TokenView
 VIEWS = ("text", "rounds")
 
 # Numbers that change faster than this cannot be read, and painting them takes time from decoding.
-_FIGURES_SECONDS = 0.2
+_FIGURES_SECONDS = 0.4
 _SHORT = 5
 _LONGEST_NOTE = 2000
 

@@ -1,0 +1,55 @@
+"""Paints what changed and nothing else: a screen whose partial updates ask only the widgets concerned.
+
+Textual's own partial update asks every widget whose container reaches into the box around all
+changes, and for all of its rows: a new token in one pane makes the prompt, the footer and the
+other panes compose their rows too, only to be thrown away. Every painting takes the interpreter
+from decoding, so this is the difference between watching and slowing down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual._compositor import ChopsUpdate, Compositor
+from textual.geometry import Region
+from textual.screen import Screen
+from textual.strip import Strip
+
+
+class SparingCompositor(Compositor):
+    """Textual's compositor; while a partial update is made, only changed rows of widgets are rendered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed: list[Region] = []
+
+    def render_partial_update(self) -> ChopsUpdate | None:
+        self._changed = list(self._dirty_regions)
+        try:
+            return super().render_partial_update()
+        finally:
+            self._changed = []
+
+    def _get_renders(self, crop: Region | None = None) -> Iterable[tuple[Region, Region, list[Strip]]]:
+        if not self._changed:
+            yield from super()._get_renders(crop)
+            return
+        left = self._changed
+        for widget, (region, clip) in self.visible_widgets.items():  # front to back
+            shown = region.intersection(clip)
+            changed = [change for change in left if change.overlaps(shown)]
+            if changed:
+                top = max(shown.y, min(change.y for change in changed))
+                bottom = min(shown.bottom, max(change.bottom for change in changed))
+                rows = Region(shown.x, top, shown.width, bottom - top)
+                yield region, rows, widget.render_lines(rows.translate(-region.offset))
+                # What lies behind a change that this widget covers cannot be seen.
+                left = [change for change in left if not shown.contains_region(change)]
+
+
+class SparingScreen(Screen[None]):
+    """The app's main screen."""
+
+    def __init__(self) -> None:
+        super().__init__(id="_default")
+        self._compositor = SparingCompositor()
