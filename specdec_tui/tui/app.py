@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
+from textual.widget import Widget
 from textual.widgets import Footer, Static
 
 import specdec_tui
@@ -60,6 +61,7 @@ class SpecdecApp(EngineApp, inherit_bindings=False):
         # Textual's own NO_COLOR filter leaves states told apart by grey levels only.
         super().__init__(engine, settings, choice, prompt, ansi_color=True if os.environ.get("NO_COLOR") else None)
         self.side_bar: SideBar | None = None
+        self._left_for_side_bar: Widget | None = None
         self._pressed_stop = -SECOND_PRESS_SECONDS
 
     def get_default_screen(self) -> SparingScreen:
@@ -190,13 +192,15 @@ class SpecdecApp(EngineApp, inherit_bindings=False):
     def action_toggle_side_bar(self) -> None:
         if self.side_bar is None:
             # Made when wanted: its many widgets would be styled again at every change of focus.
+            self._left_for_side_bar = self.focused
             self.side_bar = SideBar(self.settings)
             self.table.display = self.table.display and self.size.width >= NARROW
             self.body.mount(self.side_bar)
         else:
             self.side_bar.remove()
             self.side_bar = None
-            self.prompt_box.focus()
+            back = self._left_for_side_bar
+            (self.prompt_box if back is None or not back.is_attached else back).focus()
 
     def action_toggle_maximise(self) -> None:
         if self.screen.maximized is not None:

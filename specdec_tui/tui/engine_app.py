@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import thread_time
+from time import monotonic, thread_time
 
 from textual.content import Content
 from textual.message import Message
@@ -56,6 +56,7 @@ class EngineApp(KeysInOrder):
         self._run: int | None = None
         self._again = False
         self._spent = 0.0
+        self._said = ("", 0.0)
         self._chat = False
         self._turns = 0
 
@@ -223,5 +224,8 @@ class EngineApp(KeysInOrder):
         return "failed" if self._pair is None else "ready"
 
     def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
-        """A toast. The text may come from anyone, so it is never read as markup."""
+        """A toast, once while it is up. The text may come from anyone, so it is never read as markup."""
+        if text == self._said[0] and monotonic() < self._said[1]:
+            return
+        self._said = (text, monotonic() + timeout)
         self.notify(one_row(text), severity=severity, timeout=timeout, markup=False)

@@ -48,12 +48,12 @@ class StrategyPane(Vertical, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(key, f"scroll_view('{action}')", label, show=False)
         for key, action, label in (
-            ("up", "up", "Scroll up"),
-            ("down", "down", "Scroll down"),
+            ("up", "scroll_up", "Scroll up"),
+            ("down", "scroll_down", "Scroll down"),
             ("pageup", "page_up", "Page up"),
             ("pagedown", "page_down", "Page down"),
-            ("home", "home", "To the start"),
-            ("end", "end", "Follow the end"),
+            ("home", "scroll_home", "To the start"),
+            ("end", "scroll_end", "Follow the end"),
         )
     ]
 
@@ -224,9 +224,9 @@ class StrategyPane(Vertical, can_focus=True):
         self._repaint_lines()
 
     def action_scroll_view(self, how: str) -> None:
-        """Scroll the shown view: `up`, `down`, `page_up`, `page_down`, `home` or `end`."""
+        """Scroll the shown view by one of its own actions: `scroll_up`, `page_down`, `scroll_end`…"""
         view: LineView = self._token_view if self.view == "text" else self._rounds_view
-        getattr(view, f"action_scroll_{how}")()
+        getattr(view, f"action_{how}")()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(self.size.height < _SHORT, "-short")

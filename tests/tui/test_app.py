@@ -456,3 +456,14 @@ async def test_a_new_chat_asked_for_during_a_run_begins_at_the_first_turn() -> N
         engine.step(1000)
         await until(pilot, lambda: engine.chats == 1 and not app.running)
         await until(pilot, lambda: "turn" not in str(app.prompt_box.border_subtitle))
+
+
+async def test_a_toast_that_is_still_up_is_not_repeated() -> None:
+    app = make_app(ScriptedEngine(gated=True))
+    async with app.run_test(size=(40, 12)) as pilot:
+        await ready(pilot)
+        await ask(pilot, "go")
+        await until(pilot, lambda: app.running)
+        await pilot.press("escape", "plus", "plus", "plus")
+        await until(pilot, lambda: app.settings.gamma == 7)
+        assert toasts(app).count("Applies to the next run") == 1

@@ -23,7 +23,7 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
-from specdec_tui.tui.pane import StrategyPane
+from specdec_tui.tui.pane import VIEWS, StrategyPane
 from specdec_tui.tui.pane_text import sparkline
 
 PIECES = words_of(STORY)
@@ -227,6 +227,24 @@ async def test_keys_scroll_the_view_of_a_focused_pane() -> None:
         await pilot.press("end")
         await until(pilot, lambda: view.scroll_y == view.max_scroll_y)
         assert view.following
+
+
+@pytest.mark.parametrize("view_name", VIEWS)
+async def test_pages_are_turned_by_keys_in_both_views(view_name: str) -> None:
+    pane = StrategyPane(2, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(40, 12)) as pilot:
+        pane.feed(run_steps("speculative", PIECES * 8))
+        pane.view = view_name
+        pane.focus()
+        await pilot.pause()
+        view = pane.token_view if view_name == "text" else pane.rounds_view
+        await until(pilot, lambda: view.scroll_y == view.max_scroll_y > view.size.height)
+        await pilot.press("pageup")
+        await until(pilot, lambda: view.scroll_y == view.max_scroll_y - view.size.height)
+        await pilot.press("pagedown")
+        await until(pilot, lambda: view.scroll_y == view.max_scroll_y)
+        await pilot.press("home")
+        await until(pilot, lambda: view.scroll_y == 0)
 
 
 async def test_a_pane_too_low_for_a_status_line_has_it_in_its_border() -> None:

@@ -97,3 +97,16 @@ async def test_escape_closes_the_side_bar_and_goes_back_to_the_prompt() -> None:
         await pilot.press("escape", "s", "escape")
         await until(pilot, lambda: not app.query(SideBar))
         assert app.focused is app.prompt_box
+
+
+async def test_closing_gives_the_focus_back_to_where_it_was() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("escape", "tab")
+        pane = app.focused
+        assert pane in app.grid.shown
+        await pilot.press("s")
+        app.query_one(SideBar).query_one("#gamma", Input).focus()
+        await pilot.press("escape")
+        await until(pilot, lambda: app.side_bar is None)
+        assert app.focused is pane
