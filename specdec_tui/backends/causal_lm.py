@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -158,10 +158,18 @@ class CachedContext:
         self._cache.rewind(self._length)
 
 
+class Recomputing(Protocol):
+    """What `RecomputedContext` needs of a model."""
+
+    def forward(self, ids: Sequence[int], keep: int) -> torch.Tensor: ...
+
+    def check_room(self, length: int) -> None: ...
+
+
 class RecomputedContext:
     """A sequence of which only the ids are kept: every extension computes all of it."""
 
-    def __init__(self, model: TransformersModel) -> None:
+    def __init__(self, model: Recomputing) -> None:
         self._model = model
         self._ids: list[int] = []
 

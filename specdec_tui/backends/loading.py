@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from specdec_tui.backends import compatibility, hub, memory
-from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
 from specdec_tui.backends.description import ModelDescription, describe, first_line
+from specdec_tui.backends.lean_model import LeanModel, agrees, fits
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.backends.presets import ModelSpec, resolve
 from specdec_tui.backends.quiet import quiet
@@ -21,13 +23,15 @@ from specdec_tui.settings import ModelChoice
 # Tokens that end a turn in a chat template although some models' configs do not name them.
 _TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>")
 
+_TRIAL = 40  # tokens
+
 
 @dataclass(frozen=True)
 class Pair:
     """A loaded pair. `shared_ids`: bool [target vocabulary], False for ids that no draft may have; None: no such id."""
 
-    target: TransformersModel
-    drafter: TransformersModel | None
+    target: TransformersModel | LeanModel
+    drafter: TransformersModel | LeanModel | None
     tokenizer: PromptTokenizer
     end_ids: frozenset[int]
     shared_ids: torch.Tensor | None
@@ -68,20 +72,24 @@ def _load(choice: ModelChoice, progress: ReportProgress) -> Pair:
     places = memory.place(needs, device, target.spec.quantization)
     notes += [place.note for place in places if place.note]
 
-    loaded: list[TransformersModel] = []
+    loaded: list[TransformersModel | LeanModel] = []
+    ends: list[frozenset[int]] = []
     infos: list[ModelInfo] = []
     models = [_with_weights(model, progress) for model in models]
     for index, (model, need, place) in enumerate(zip(models, needs, places, strict=True)):
         progress(Progress(f"Loading {model.spec.name}", (index + 0.1) / len(models)))
         weights = load_weights(model, dtype, place)
-        progress(Progress(f"Trying {model.spec.name}", (index + 0.9) / len(models)))
-        runnable = TransformersModel(weights)
-        if not runnable.rewindable:
-            notes.append(
-                f"{model.spec.name} keeps a state that cannot be rewound: it recomputes the text at each step."
+        progress(
+            Progress(
+                f"Trying {model.spec.name} (compiles for this processor the first time)", (index + 0.9) / len(models)
             )
+        )
+        info = info_of(model, weights, need.parameters, context_length_of(weights.config.get_text_config(decoder=True)))
+        runnable, note = _runnable(weights, partial(load_weights, model, dtype, place), model.spec.name)
+        notes += [note] if note else []
         loaded.append(runnable)
-        infos.append(info_of(model, weights, need.parameters, runnable.context_length))
+        infos.append(replace(info, memory_bytes=runnable.memory_bytes) if isinstance(runnable, LeanModel) else info)
+        ends.append(end_ids(weights, target.tokenizer))
     progress(Progress("Ready", 1.0))
 
     tokenizer = PromptTokenizer(target.tokenizer)
@@ -91,10 +99,27 @@ def _load(choice: ModelChoice, progress: ReportProgress) -> Pair:
         target=loaded[0],
         drafter=loaded[1] if len(loaded) == 2 else None,
         tokenizer=tokenizer,
-        end_ids=end_ids(loaded[0].model, target.tokenizer),
+        end_ids=ends[0],
         shared_ids=None if mask is None else mask.to(loaded[0].device),
         info=PairInfo(infos[0], drafter_info, tokenizer.has_chat_template, tuple(notes)),
     )
+
+
+def _runnable(
+    weights: PreTrainedModel, load_again: Callable[[], PreTrainedModel], name: str
+) -> tuple[TransformersModel | LeanModel, str]:
+    """The fastest executor whose logits are the model's, and a note where that is not what one would expect."""
+    plain = TransformersModel(weights)
+    if not fits(weights):
+        lost = f"{name} keeps a state that cannot be rewound: it recomputes the text at each step."
+        return plain, "" if plain.rewindable else lost
+    ids = [(37 * i + 1) % plain.vocab_size for i in range(min(_TRIAL, plain.context_length or _TRIAL))]
+    expected = plain.forward(ids, len(ids))
+    lean = LeanModel(weights)
+    if agrees(lean, ids, expected):
+        return lean, ""
+    note = f"{name} runs on plain layers, which are slower: the fast ones do not give its logits on this machine."
+    return TransformersModel(load_again()), note
 
 
 def _describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription | None = None) -> ModelDescription:

@@ -10,7 +10,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 from tiny_transformers import tiny_model, tiny_tokenizer
 
-from specdec_tui.backends import loading, memory, weights
+from specdec_tui.backends import lean_model, loading, memory, weights
+from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.lean_model import LeanModel
 from specdec_tui.backends.loading import Pair, load_pair
 from specdec_tui.backends.pair import LoadError, Progress
 from specdec_tui.settings import ModelChoice
@@ -42,7 +44,7 @@ def test_a_pair_of_folders_loads_and_says_what_was_loaded(save_model: Any) -> No
     pair = load_pair(ModelChoice(target=str(target), drafter=str(drafter), device="cpu"), steps.append)
     info = pair.info.target
     assert (info.name, info.device, info.dtype, info.quantization) == (str(target), "cpu", "float32", "none")
-    assert info.parameters == pair.target.model.num_parameters() and info.memory_bytes >= 4 * info.parameters
+    assert info.parameters == tiny_model("llama").num_parameters() and info.memory_bytes >= 4 * info.parameters
     assert info.context_length == 128 and pair.info.chat_template
     assert pair.drafter is not None and pair.info.drafter is not None
     assert pair.info.drafter.parameters < info.parameters
@@ -53,8 +55,9 @@ def test_a_pair_of_folders_loads_and_says_what_was_loaded(save_model: Any) -> No
 def test_every_family_loads_as_target_and_drafter(save_model: Any, kind: str) -> None:
     folder = save_model("model", kind)
     pair = load(folder, folder)
-    assert pair.drafter is not None and pair.drafter.model is not pair.target.model
-    assert pair.target.rewindable == (kind != "mamba")
+    assert pair.drafter is not None and pair.drafter is not pair.target
+    assert isinstance(pair.target, LeanModel) == (kind == "llama")
+    assert isinstance(pair.target, LeanModel) or pair.target.rewindable == (kind != "mamba")
     assert any("cannot be rewound" in note for note in pair.info.notes) == (kind == "mamba")
 
 
@@ -87,7 +90,8 @@ def test_ids_of_one_side_are_masked_in_the_targets_vocabulary(save_model: Any) -
 
 def test_a_dtype_that_was_asked_for_is_the_one_that_was_loaded(save_model: Any) -> None:
     pair = load(save_model("target"), dtype="bfloat16")
-    assert pair.info.target.dtype == "bfloat16" and pair.target.dtype is torch.bfloat16
+    assert pair.info.target.dtype == "bfloat16"
+    assert isinstance(pair.target, LeanModel) and pair.target.rounded
 
 
 @pytest.mark.parametrize(
@@ -121,7 +125,7 @@ def test_quantized_models_are_smaller_and_still_rewind_exactly(
 def test_a_gguf_file_loads_dequantized_in_the_dtype_asked_for(tiny_gguf: Path) -> None:
     pair = load(tiny_gguf, dtype="bfloat16")
     assert pair.info.target.dtype == "bfloat16"
-    assert all(parameter.dtype is torch.bfloat16 for parameter in pair.target.model.parameters())
+    assert isinstance(pair.target, LeanModel) and pair.target.head.dtype is torch.bfloat16
 
 
 @pytest.mark.usefixtures("no_weights")
@@ -227,6 +231,31 @@ def test_running_out_of_memory_is_said_plainly(save_model: Any, monkeypatch: pyt
 
 
 def test_the_models_that_load_give_what_was_saved(save_model: Any) -> None:
+    pair, saved = load(save_model("target")), TransformersModel(tiny_model("llama"))
+    ids = list(range(3, 30))
+    expected = saved.forward(ids, 27)
+    torch.testing.assert_close(pair.target.open().extend(ids, 27), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_layers_that_do_not_give_the_logits_of_the_model_are_not_used(
+    save_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed = LeanModel.embed
+    monkeypatch.setattr(LeanModel, "embed", lambda self, ids: embed(self, ids) * 1.1)
     pair = load(save_model("target"))
-    for ours, saved in zip(pair.target.model.parameters(), tiny_model("llama").parameters(), strict=True):
-        assert torch.equal(ours, saved)
+    assert isinstance(pair.target, TransformersModel)
+    assert any("runs on plain layers" in note for note in pair.info.notes)
+    ids = list(range(3, 30))
+    expected = TransformersModel(tiny_model("llama")).forward(ids, 27)
+    torch.testing.assert_close(pair.target.open().extend(ids, 27), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_numba_that_does_not_work_leaves_plain_layers(save_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lean_model, "_kernels", lambda: None)
+    assert isinstance(load(save_model("target")).target, TransformersModel)
+
+
+def test_memory_is_that_of_the_weights_as_they_are_held(save_model: Any) -> None:
+    full, half = load(save_model("full")), load(save_model("half"), dtype="bfloat16")
+    assert half.info.target.memory_bytes < 0.6 * full.info.target.memory_bytes
+    assert full.info.target.dtype == "float32" and half.info.target.dtype == "bfloat16"

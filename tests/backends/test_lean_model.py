@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from tiny_transformers import tiny_model
+
+from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.lean_model import GROWTH, PREFILL_CHUNK, LeanModel, agrees, fits
+
+KINDS = ["llama", "qwen2"]
+
+
+def lean(kind: str, **overrides: object) -> tuple[LeanModel, TransformersModel]:
+    """A lean model and the transformers model it must agree with."""
+    return LeanModel(tiny_model(kind, **overrides)), TransformersModel(tiny_model(kind, **overrides))
+
+
+def reference(model: TransformersModel, ids: list[int], keep: int) -> torch.Tensor:
+    with torch.no_grad():
+        return model.model(torch.tensor([ids]), use_cache=False).logits[0, -keep:].float()
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_interleaving_of_extend_and_rewind_gives_the_logits_of_transformers(kind: str, use_cache: bool) -> None:
+    model, plain = lean(kind)
+    context = model.open(use_cache=use_cache)
+    dice, held = random.Random(kind), []
+    for _ in range(25):
+        if held and dice.random() < 0.4:
+            length = dice.randrange(len(held) + 1)
+            context.rewind(length)
+            del held[length:]
+        new = [dice.randrange(320) for _ in range(dice.choice([1, 1, 2, 3, 4, 5, 6, 7, 8, 16, 17, 30]))]
+        if len(held) + len(new) > 100:
+            context.rewind(0)
+            held.clear()
+        keep = dice.randint(1, len(new))
+        logits = context.extend(new, keep)
+        held += new
+        assert context.length == len(held)
+        assert logits.dtype is torch.float32 and logits.shape == (keep, model.vocab_size)
+        torch.testing.assert_close(logits, reference(plain, held, keep), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_long_texts_are_taken_in_chunks_and_the_cache_grows(kind: str) -> None:
+    model, plain = lean(kind, max_position_embeddings=2 * PREFILL_CHUNK)
+    ids = [(7 * i + 3) % 320 for i in range(PREFILL_CHUNK + 60)]
+    assert len(ids) > 2 * GROWTH
+    context = model.open(capacity=10)
+    got = context.extend(ids[:-4], keep=90)  # the rows wanted begin in the first chunk
+    torch.testing.assert_close(got, reference(plain, ids[:-4], 90), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(context.extend(ids[-4:], 1), reference(plain, ids, 1), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"tie_word_embeddings": True},
+        {"head_dim": 16},
+        {"num_key_value_heads": 4},
+        {"num_key_value_heads": 1},
+        {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}},
+        {
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 32,
+                "rope_theta": 10000.0,
+            }
+        },
+    ],
+)
+def test_variants_of_the_architecture_agree_with_transformers(overrides: dict[str, object]) -> None:
+    model, plain = lean("llama", **overrides)
+    ids = [(5 * i + 2) % 320 for i in range(50)]
+    context = model.open()
+    got = torch.cat([context.extend(ids[:40], 40), context.extend(ids[40:], 10)])
+    torch.testing.assert_close(got, reference(plain, ids, 50), atol=1e-4, rtol=1e-4)
+
+
+def test_bfloat16_rounds_the_weights_and_nothing_else() -> None:
+    rounded = tiny_model("llama").to(torch.bfloat16)
+    plain = TransformersModel(tiny_model("llama").to(torch.bfloat16).float())
+    model = LeanModel(rounded)
+    ids = [(5 * i + 2) % 320 for i in range(50)]
+    assert model.rounded and model.head.dtype is torch.bfloat16
+    context = model.open()
+    got = torch.cat([context.extend(ids[:40], 40), context.extend(ids[40:], 10)])
+    torch.testing.assert_close(got, reference(plain, ids, 50), atol=1e-4, rtol=1e-4)
+
+
+def test_weights_that_are_bfloat16_numbers_are_held_as_such_and_give_the_same_logits() -> None:
+    exact = tiny_model("llama").to(torch.bfloat16).float()
+    plain = TransformersModel(tiny_model("llama").to(torch.bfloat16).float())
+    model = LeanModel(exact)
+    assert not model.rounded and model.head.dtype is torch.bfloat16
+    ids = [(5 * i + 2) % 320 for i in range(12)]
+    torch.testing.assert_close(model.open().extend(ids, 12), reference(plain, ids, 12), atol=1e-4, rtol=1e-4)
+    full, _ = lean("llama")
+    assert full.head.dtype is torch.float32
+
+
+def test_a_model_that_computes_something_else_does_not_agree() -> None:
+    ids = [(37 * i + 1) % 320 for i in range(40)]
+    model, plain = lean("llama")
+    assert agrees(model, ids, reference(plain, ids, 40))
+    model.epsilon *= 1000
+    assert not agrees(model, ids, reference(plain, ids, 40))
+    model.epsilon = float("nan")
+    assert not agrees(model, ids, reference(plain, ids, 40))
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 40])
+def test_agreement_can_be_tried_on_texts_of_any_length(length: int) -> None:
+    model, plain = lean("llama")
+    ids = [(37 * i + 1) % 320 for i in range(length)]
+    assert agrees(model, ids, reference(plain, ids, length))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_any_number_of_threads_gives_the_same_logits(threads: int) -> None:
+    model, _ = lean("llama")
+    ids = [(5 * i + 2) % 320 for i in range(16)]
+    expected = model.open().extend(ids, 16)
+    model._threads = threads
+    assert torch.equal(model.open().extend(ids, 16), expected)
+
+
+def test_single_tokens_and_blocks_give_the_same_logits_in_float32() -> None:
+    model, _ = lean("llama")
+    ids = [(5 * i + 2) % 320 for i in range(40)]
+    single, block = model.open(), model.open()
+    rows = torch.cat([single.extend([token], 1) for token in ids])
+    blocks = [block.extend(ids[i : i + 5], 5) for i in range(0, 40, 5)]
+    torch.testing.assert_close(torch.cat(blocks), rows, atol=2e-5, rtol=2e-5)
+
+
+def test_logits_never_change_afterwards() -> None:
+    model, _ = lean("llama")
+    context = model.open()
+    first = context.extend([1, 2, 3], 3)
+    copy = first.clone()
+    context.rewind(1)
+    context.extend([9, 8, 7], 1)
+    assert torch.equal(first, copy)
+
+
+def test_a_text_longer_than_the_model_was_made_for_is_refused_and_nothing_is_held() -> None:
+    model, _ = lean("llama")
+    context = model.open()
+    context.extend([1] * 100, 1)
+    with pytest.raises(ValueError, match="129 tokens do not fit the context length of 128"):
+        context.extend([1] * 29, 1)
+    assert context.length == 100
+
+
+@pytest.mark.parametrize(
+    ("kind", "overrides"),
+    [
+        ("mistral", {}),  # a sliding window
+        ("gemma", {}),
+        ("gpt2", {}),
+        ("mamba", {}),
+        ("llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}}),
+        ("llama", {"hidden_act": "gelu"}),
+        ("llama", {"attention_bias": True}),
+        ("llama", {"mlp_bias": True}),
+        ("llama", {"vocab_size": 321}),
+        ("qwen3", {}),
+    ],
+)
+def test_other_shapes_are_left_to_transformers(kind: str, overrides: dict[str, object]) -> None:
+    assert not fits(tiny_model(kind, **overrides))
+
+
+def test_a_mistral_without_a_window_fits() -> None:
+    model = tiny_model("mistral", sliding_window=None)
+    assert fits(model)
+    plain = TransformersModel(tiny_model("mistral", sliding_window=None))
+    ids = list(range(3, 40))
+    torch.testing.assert_close(LeanModel(model).open().extend(ids, 37), reference(plain, ids, 37), atol=1e-4, rtol=1e-4)
+
+
+def test_half_precision_and_mixed_dtypes_are_left_to_transformers() -> None:
+    assert not fits(tiny_model("llama").half())
+    mixed = tiny_model("llama")
+    mixed.model.layers[1].to(torch.bfloat16)
+    assert not fits(mixed)
