@@ -73,6 +73,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("--prompt", action="append", default=[], help="a prompt to measure (repeatable)")
     bench.add_argument("--prompts", metavar="FILE", help="JSON lines with 'prompt' or 'turns', and 'category'")
+    bench.add_argument(
+        "--suite",
+        metavar="NAME",
+        default="everyday",
+        help="built-in prompts when none are given: everyday (8) or heldout (66 of six kinds)",
+    )
     bench.add_argument("--repeat", default="3", metavar="N", help="timed repeats of every prompt (3)")
     bench.add_argument("--warmup", default="1", metavar="N", help="untimed runs of the first prompt before them (1)")
     bench.add_argument("--json", metavar="FILE", help="write the results as JSON to FILE, or - for standard output")
@@ -158,6 +164,7 @@ def _bench(options: argparse.Namespace) -> int:
         choice,
         prompts=options.prompt,
         prompts_file=Path(options.prompts) if options.prompts else None,
+        suite_name=options.suite,
         repeat=repeat,
         warmup=warmup,
         json_to=options.json,

@@ -35,6 +35,7 @@ def bench(
     *,
     prompts: Sequence[str],
     prompts_file: Path | None,
+    suite_name: str = "everyday",
     repeat: int,
     warmup: int,
     json_to: str | None,
@@ -46,7 +47,7 @@ def bench(
         raise SettingError("prompt: an empty prompt cannot be measured")
     if prompts_file is not None:
         suite += read_suite(prompts_file)
-    suite = suite or builtin_suite()
+    suite = suite or builtin_suite(suite_name)
     if json_to not in (None, "-"):
         _check_writable(Path(str(json_to)))
     errors = Console(stderr=True, highlight=False)

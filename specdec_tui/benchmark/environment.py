@@ -10,7 +10,7 @@ from typing import Any
 
 from specdec_tui import __version__
 
-PACKAGES = ("torch", "transformers", "accelerate", "bitsandbytes", "textual", "rich")
+PACKAGES = ("torch", "numba", "transformers", "accelerate", "bitsandbytes", "textual", "rich")
 
 
 def installed_versions() -> dict[str, str | None]:

@@ -18,10 +18,19 @@ class Prompt:
     category: str = ""
 
 
-def builtin_suite() -> list[Prompt]:
-    """Eight everyday prompts of seven kinds, our own (Apache-2.0 like the rest)."""
-    text = files("specdec_tui.benchmark").joinpath("everyday.jsonl").read_text(encoding="utf-8")
-    return _parse(text, "the built-in suite")
+SUITES = ("everyday", "heldout")
+
+
+def builtin_suite(name: str = "everyday") -> list[Prompt]:
+    """A suite of our own prompts (Apache-2.0 like the rest); SettingError for an unknown name.
+
+    `everyday`: eight prompts of seven kinds. `heldout`: 66 of six kinds, eleven each, which the
+    training of the built-in drafter never sees.
+    """
+    if name not in SUITES:
+        raise SettingError(f"suite: {name!r} is not one of {', '.join(SUITES)}")
+    text = files("specdec_tui.benchmark").joinpath(f"{name}.jsonl").read_text(encoding="utf-8")
+    return _parse(text, f"the built-in suite {name}")
 
 
 def read_suite(path: Path) -> list[Prompt]:

@@ -1,6 +1,7 @@
 """The benchmark on scripted engines: order of work, statistics, the JSON contract, bad input."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -172,6 +173,21 @@ def test_the_built_in_suite_has_eight_prompts_of_seven_kinds() -> None:
     suite = builtin_suite()
     assert len(suite) == 8 and len({prompt.category for prompt in suite}) == 7
     assert any(len(prompt.turns) > 1 for prompt in suite)
+
+
+def test_the_held_out_suite_has_eleven_prompts_of_each_of_six_kinds_and_none_of_the_everyday_ones() -> None:
+    suite = builtin_suite("heldout")
+    kinds = Counter(prompt.category for prompt in suite)
+    assert set(kinds) == {"question", "story", "code", "summary", "list", "multi-turn"}
+    assert set(kinds.values()) == {11}
+    turns = [turn for prompt in suite + builtin_suite() for turn in prompt.turns]
+    assert len(set(turns)) == len(turns)
+    assert all((len(prompt.turns) > 1) == (prompt.category == "multi-turn") for prompt in suite)
+
+
+def test_an_unknown_suite_is_refused_and_the_names_are_given() -> None:
+    with pytest.raises(SettingError, match="suite: 'weekly' is not one of everyday, heldout"):
+        builtin_suite("weekly")
 
 
 def test_a_prompts_file_may_hold_prompts_and_turns(tmp_path: Path) -> None:
