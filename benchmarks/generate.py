@@ -22,14 +22,17 @@ def main() -> int:
     options = parser.parse_args()
     prepare_threads()
     import torch
+    from transformers import AutoModelForCausalLM
 
+    from specdec_tui.backends.demo import target_folder
     from specdec_tui.backends.loading import load_pair
     from specdec_tui.decoding.loop import decode
     from specdec_tui.decoding.records import PrefillDone, RoundVerified
     from specdec_tui.decoding.sampling import Sampler
     from specdec_tui.settings import ModelChoice
 
-    pair = load_pair(ModelChoice(), lambda progress: None)
+    pair = load_pair(ModelChoice(device="cpu"), lambda progress: None)
+    theirs = AutoModelForCausalLM.from_pretrained(target_folder(lambda step: None), dtype=torch.float32).eval()
     prompt, _ = pair.tokenizer.encode("Tell me a bedtime story about a fox who is afraid of the dark.")
     length = options.max_new_tokens
 
@@ -43,8 +46,8 @@ def main() -> int:
         return ids
 
     def generate() -> list[int]:
-        inputs = torch.tensor([prompt], device=pair.target.device)
-        out = pair.target.model.generate(
+        inputs = torch.tensor([prompt])
+        out = theirs.generate(
             inputs,
             attention_mask=torch.ones_like(inputs),
             max_new_tokens=length,

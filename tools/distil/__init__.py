@@ -1,0 +1,1 @@
+"""How the demo drafter is made: text that the target wrote, a loss close to acceptance, a measured result."""
