@@ -74,8 +74,8 @@ def make_parser() -> argparse.ArgumentParser:
     stage = stages.add_parser("evaluate", parents=[common, named, suites], help="acceptance on held-out prompts")
     stage.add_argument("--drafter", type=Path, help="judge this Hugging Face folder instead of a candidate")
     stage.add_argument("--json", type=Path, help="file for the figures (default: beside the candidate's checkpoint)")
-    stage.add_argument("--new-tokens", type=int, default=EvaluationSettings.new_tokens)
-    stage.add_argument("--samples", type=int, default=EvaluationSettings.samples)
+    stage.add_argument("--new-tokens", type=int, default=EvaluationSettings().new_tokens)
+    stage.add_argument("--samples", type=int, default=EvaluationSettings().samples)
     stages.add_parser("export", parents=[common, named, card], help="write the Hugging Face folder")
     stage = stages.add_parser(
         "all", parents=[common, named, suites, card, writing, training], help="all four, in a row"
@@ -83,8 +83,8 @@ def make_parser() -> argparse.ArgumentParser:
     for name, value in (("generate", 8.0), ("train", 12.0)):
         stage.add_argument(f"--{name}-minutes", type=float, default=value)
         stage.add_argument(f"--{name}-tokens", type=float)
-    stage.add_argument("--generation-batch", type=int, default=GenerationSettings.batch)
-    stage.add_argument("--length", type=int, default=GenerationSettings.length)
+    stage.add_argument("--generation-batch", type=int, default=GenerationSettings().batch)
+    stage.add_argument("--length", type=int, default=GenerationSettings().length)
     _add_fields(stage, TrainingSettings)
     return parser
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 import pytest
 import torch
+from distil.card import model_card
 from distil.loss import LossWeights, fused_head_loss
 from distil.speculation import replay_rounds
 from distil.student import Student, principal_embedding, student_shape
 from distil.train import TrainingSettings, learning_rate, load_student, rows_of_step, train
-from distil_drafter import main
+from distil_drafter import main, make_parser
 from torch import Tensor
 from toy_settings import TOY_TRAINING
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -195,3 +196,16 @@ def test_replayed_rounds_count_as_the_decoding_loop_does() -> None:
     assert found == (7, 4, 4, 2)
     assert found.acceptance == pytest.approx(4 / 6) and found.tokens_per_round == pytest.approx(7 / 4)
     assert replay_rounds([], 3) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("stage", ["generate", "train", "evaluate", "export", "all"])
+def test_every_default_of_the_command_line_is_a_plain_value(stage: str) -> None:
+    given = vars(make_parser().parse_args([stage, "--target", "folder"]))
+    assert {type(value) for value in given.values()} <= {int, float, str, bool, PosixPath, type(None)}
+
+
+def test_the_model_card_does_not_name_the_folder_of_the_target(tmp_path: Path) -> None:
+    settings = {"k": 48, "target": "/somewhere/private", "seed": 1}
+    shape = {"width": 8, "layers": 1, "heads": 1, "kv_heads": 1, "mlp": 8, "kl": 1.0, "tv": 1.0, "top": 0.2}
+    card = model_card("maker/model", "Apache-2.0", settings, {"tokens": 5}, shape, {"parameters": 7}, {})
+    assert "private" not in card and "| seed | 1 |" in card and "Apache-2.0" in card

@@ -80,7 +80,7 @@ By distillation, without any data set, with `tools/distil_drafter.py`.
 
 | text | |
 |---|---|
-{_rows(generation_settings)}
+{_rows({name: value for name, value in generation_settings.items() if name != "target"})}
 {_rows({name.replace("_", " "): value for name, value in generation.items() if name != "finished"})}
 
 | training | |
