@@ -24,6 +24,11 @@ class SparingCompositor(Compositor):
         self._changed: list[Region] = []
 
     def render_partial_update(self) -> ChopsUpdate | None:
+        # A widget asking for its region while it is rendered would make Textual place all widgets anew,
+        # and the rest of the picture would show them elsewhere than its beginning: do that before.
+        if self._full_map_invalidated:
+            _ = self.full_map
+            self._cuts = None
         self._changed = list(self._dirty_regions)
         try:
             return super().render_partial_update()
