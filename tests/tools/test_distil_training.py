@@ -8,6 +8,8 @@ from pathlib import Path, PosixPath
 import pytest
 import torch
 from distil.card import model_card
+from distil.evaluate import compare
+from distil.llama import hidden_states, load_llama
 from distil.loss import LossWeights, fused_head_loss
 from distil.speculation import replay_rounds
 from distil.student import Student, principal_embedding, student_shape
@@ -166,16 +168,19 @@ def test_big_weights_are_divided_into_files_that_load_again(
 def test_the_card_names_licence_settings_and_figures(finished_run: Path) -> None:
     card = (finished_run / "models" / "toy" / "export" / "README.md").read_text(encoding="utf-8")
     assert "license: apache-2.0" in card and "HuggingFaceTB/SmolLM2-135M-Instruct (Apache-2.0)" in card
-    assert "| seed | 1 |" in card and "| tokens per second |" in card and "Σ min(p, q) at T = 0.7" in card
+    assert "| seed | 1 |" in card and "| tokens per second |" in card
+    assert "greedy answers: Σ min(p, q), T = 1" in card and "sampled answers: Σ min(p, q), T = 0.7" in card
     assert "2 % of the top probability" in card
 
 
 def test_the_evaluation_reports_every_kind_with_its_spread(finished_run: Path) -> None:
     result = json.loads((finished_run / "models" / "toy" / "evaluation.json").read_text(encoding="utf-8"))
     assert set(result["temperatures"]) == {"0", "0.7", "1"}
-    for kinds in result["temperatures"].values():
-        assert set(kinds) == {"question", "multi-turn", "all"} and kinds["all"]["accepted"]["prompts"] == 3
-        assert 0 <= kinds["all"]["accepted"]["low"] <= kinds["all"]["accepted"]["mean"] <= 1
+    for written, judged in {"0": {"0.7", "1"}, "0.7": {"0.7"}, "1": {"1"}}.items():
+        kinds = result["temperatures"][written]
+        assert set(kinds) == {"question", "multi-turn", "all"} and set(kinds["all"]["accepted"]) == judged
+        for spread in kinds["all"]["accepted"].values():
+            assert spread["prompts"] == 3 and 0 <= spread["low"] <= spread["mean"] <= 1
     assert set(result["temperatures"]["0"]["all"]["speculative"]) == {str(gamma) for gamma in range(1, 9)}
 
 
@@ -186,7 +191,23 @@ def test_a_model_agrees_wholly_with_itself(target_folder: Path, suite_file: Path
     main(["evaluate", *pair, *short, "--prompts", str(suite_file), "--json", str(figures)])
     result = json.loads(figures.read_text(encoding="utf-8"))
     assert result["temperatures"]["0"]["all"]["agreed"]["mean"] == 1
-    assert result["temperatures"]["1"]["all"]["accepted"]["mean"] == pytest.approx(1, abs=1e-4)
+    for written, judged in (("0", "0.7"), ("0", "1"), ("0.7", "0.7"), ("1", "1")):
+        spread = result["temperatures"][written]["all"]["accepted"][judged]
+        assert spread["mean"] == pytest.approx(1, abs=1e-4)
+
+
+def test_acceptance_is_the_overlap_of_the_tempered_distributions(target_folder: Path) -> None:
+    target = load_llama(target_folder, torch.device("cpu"), torch.float32)
+    flat = target._replace(head=torch.zeros_like(target.head))
+    prompt, answer = [5, 9, 2, 11], [7, 3, 8]
+    ((agreed, accepted),) = compare(target, flat, [(prompt, answer)], (0.5, 1.0))
+    logits = hidden_states(target, torch.tensor([prompt + answer]))[0, 3:6] @ target.head.t()
+    assert agreed == (logits.argmax(1) == 0).tolist()
+    for temperature in (0.5, 1.0):
+        p = torch.softmax(logits / temperature, 1)
+        expected = p.clamp_max(1 / p.shape[1]).sum(1)
+        torch.testing.assert_close(torch.tensor(accepted[temperature]), expected)
+    assert sum(accepted[0.5]) < sum(accepted[1.0])
 
 
 def test_replayed_rounds_count_as_the_decoding_loop_does() -> None:

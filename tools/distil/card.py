@@ -57,8 +57,9 @@ Llama of width {settings["width"]} with {settings["layers"]} layers, {heads}, ML
         text += f"""
 ## How well it guesses
 On {evaluation["prompts"]} prompts that training never saw, over answers of the target itself, both models in
-float32; mean over the prompts, lowest and highest prompt in parentheses. The second table replays greedy
-speculative decoding with γ drafts per round. It took {evaluation["seconds"]:g} seconds.
+float32; mean over the prompts, lowest and highest prompt in parentheses. T is the temperature of both
+distributions, and of the answers where these are sampled. The second table replays greedy speculative
+decoding with γ drafts per round. It took {evaluation["seconds"]:g} seconds.
 
 {table(evaluation)}
 """

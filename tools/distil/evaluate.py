@@ -10,7 +10,6 @@ from statistics import fmean, pstdev
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from distil.decoder import Decoder
 from distil.llama import Llama, hidden_states
@@ -32,7 +31,11 @@ class HeldOutPrompt:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSettings:
-    """`samples` texts per prompt where the temperature is not 0; each answer has at most `new_tokens`."""
+    """The target answers at each of `temperatures`; `samples` texts per prompt where that is not 0.
+
+    Each answer has at most `new_tokens`. On greedy answers Σ min(p, q) is taken at all other temperatures,
+    on sampled ones at their own.
+    """
 
     temperatures: tuple[float, ...] = (0.0, 0.7, 1.0)
     new_tokens: int = 128
@@ -42,10 +45,14 @@ class EvaluationSettings:
 
 @dataclass(slots=True)
 class PromptFigures:
-    """What was found for one prompt at one temperature, over all its turns and samples."""
+    """What was found for one prompt in answers of one temperature, over all its turns and samples.
+
+    `matches` holds for each answer where the first choices agree, `accepted` for each temperature of the
+    distributions Σ min(p, q) at every token.
+    """
 
     category: str
-    accepted: list[float] = field(default_factory=list)
+    accepted: dict[float, list[float]] = field(default_factory=dict)
     matches: list[list[bool]] = field(default_factory=list)
 
 
@@ -106,15 +113,13 @@ def answer(model: Llama, prompts: list[list[int]], temperature: float, new_token
 
 @torch.no_grad()
 def compare(
-    target: Llama, drafter: Llama, texts: list[tuple[list[int], list[int]]], temperature: float
-) -> list[tuple[list[bool], list[float]]]:
-    """Per (prompt, answer): at each token of the answer, whether the first choices agree and Σ min(p, q).
-
-    The distributions are tempered (temperature 0 counts as 1). Both models read the same text at once.
+    target: Llama, drafter: Llama, texts: list[tuple[list[int], list[int]]], temperatures: Sequence[float]
+) -> list[tuple[list[bool], dict[float, list[float]]]]:
+    """Per (prompt, answer): at each token of the answer, whether the first choices agree, and Σ min(p, q) of the
+    distributions at each of `temperatures` (none of them 0). Both models read the same text at once.
     """
     found = []
     device = target.embedding.device
-    scale = 1.0 / (temperature or 1.0)
     for begin in range(0, len(texts), _JUDGED_AT_ONCE):
         part = texts[begin : begin + _JUDGED_AT_ONCE]
         longest = max(len(prompt) + len(written) for prompt, written in part)
@@ -125,14 +130,14 @@ def compare(
         states = [(model, hidden_states(model, rows)) for model in (target, drafter)]
         for n, (prompt, written) in enumerate(part):
             places = slice(len(prompt) - 1, len(prompt) - 1 + len(written))
-            p, q = (_probabilities(model, hidden[n, places], scale) for model, hidden in states)
-            agreed = p.argmax(1) == q.argmax(1)
-            found.append((agreed.tolist(), torch.minimum(p, q).sum(1).tolist()))
+            mine, theirs = (hidden[n, places] @ model.head.t() for model, hidden in states)
+            agreed = mine.argmax(1) == theirs.argmax(1)
+            accepted = {
+                t: torch.minimum(torch.softmax(mine / t, 1), torch.softmax(theirs / t, 1)).sum(1).tolist()
+                for t in temperatures
+            }
+            found.append((agreed.tolist(), accepted))
     return found
-
-
-def _probabilities(model: Llama, hidden: Tensor, scale: float) -> Tensor:
-    return torch.softmax(hidden @ model.head.t() * scale, 1)
 
 
 def evaluate(
@@ -149,7 +154,8 @@ def evaluate(
         torch.manual_seed(settings.seed)
         figures = _at_temperature(target, drafter, tokenizer, prompts, settings, temperature)
         result["temperatures"][f"{temperature:g}"] = summarize(figures, greedy=temperature == 0)
-        tell(f"temperature {temperature:g}: {sum(len(each.accepted) for each in figures):,} tokens judged")
+        tokens = sum(len(match) for each in figures for match in each.matches)
+        tell(f"temperature {temperature:g}: {tokens:,} tokens judged")
     return result
 
 
@@ -163,6 +169,7 @@ def _at_temperature(
 ) -> list[PromptFigures]:
     end_id = chat_pieces(tokenizer).end_id
     figures = [PromptFigures(prompt.category) for prompt in prompts]
+    judged = (temperature,) if temperature else tuple(t for t in settings.temperatures if t)
     copies = settings.samples if temperature else 1
     owners = [n for n in range(len(prompts)) for _ in range(copies)]
     answers: list[list[str]] = [[] for _ in owners]
@@ -172,10 +179,11 @@ def _at_temperature(
             part = asked[begin : begin + _ROWS_AT_ONCE]
             ids = [prompt_ids(tokenizer, prompts[owners[n]].turns[: turn + 1], answers[n]) for n in part]
             written = answer(target, ids, temperature, settings.new_tokens, end_id)
-            found = compare(target, drafter, list(zip(ids, written, strict=True)), temperature)
+            found = compare(target, drafter, list(zip(ids, written, strict=True)), judged)
             for n, tokens, (agreed, accepted) in zip(part, written, found, strict=True):
                 answers[n].append(tokenizer.decode(tokens, skip_special_tokens=True))
-                figures[owners[n]].accepted += accepted
+                for t, values in accepted.items():
+                    figures[owners[n]].accepted.setdefault(t, []).extend(values)
                 figures[owners[n]].matches.append(agreed)
     return figures
 
@@ -193,7 +201,8 @@ def _spread(values: list[float]) -> dict[str, float]:
 def summarize(figures: list[PromptFigures], greedy: bool) -> dict[str, Any]:
     """Per kind and over all prompts: `agreed` and `accepted` (mean, low and high of the prompts' means).
 
-    `agreed` is the share of places where the first choices are the same, `accepted` the mean Σ min(p, q).
+    `agreed` is the share of places where the first choices are the same, `accepted` the mean Σ min(p, q) at
+    each temperature of the distributions.
     For greedy text also `speculative`: per γ the accepted share of the judged drafts and the tokens per round.
     """
     kinds: dict[str, Any] = {}
@@ -201,7 +210,7 @@ def summarize(figures: list[PromptFigures], greedy: bool) -> dict[str, Any]:
         chosen = [each for each in figures if kind in (each.category, "all")]
         entry: dict[str, Any] = {
             "agreed": _spread([fmean([hit for run in each.matches for hit in run]) for each in chosen]),
-            "accepted": _spread([fmean(each.accepted) for each in chosen]),
+            "accepted": {f"{t:g}": _spread([fmean(each.accepted[t]) for each in chosen]) for t in chosen[0].accepted},
         }
         if greedy:
             entry["speculative"] = {}
@@ -218,18 +227,23 @@ def summarize(figures: list[PromptFigures], greedy: bool) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """The figures as a Markdown table: per kind the mean (low to high) of each temperature, and γ below."""
-    columns = [(temperature, "agreed" if temperature == "0" else "accepted") for temperature in result["temperatures"]]
-    heads = ["greedy: same first choice" if t == "0" else f"Σ min(p, q) at T = {t}" for t, _ in columns]
-    first = next(iter(result["temperatures"].values()))
-    lines = [f"| kind | prompts | {' | '.join(heads)} |", "|---|---|" + "---|" * len(columns)]
-    for kind in first:
+    """The figures as a Markdown table: per kind the mean (low to high), and γ below for greedy answers."""
+    answers = result["temperatures"]
+    columns: list[tuple[str, str, str | None]] = []  # heading, temperature of the answers, that of the distributions
+    if "0" in answers:
+        columns.append(("greedy answers: same first choice", "0", None))
+    for written, kinds in answers.items():
+        name = "greedy answers" if written == "0" else "sampled answers"
+        columns += [(f"{name}: Σ min(p, q), T = {judged}", written, judged) for judged in kinds["all"]["accepted"]]
+    lines = [f"| kind | prompts | {' | '.join(head for head, _, _ in columns)} |", "|---|---|" + "---|" * len(columns)]
+    for kind, entry in next(iter(answers.values())).items():
         cells = []
-        for temperature, measure in columns:
-            spread = result["temperatures"][temperature][kind][measure]
+        for _, written, judged in columns:
+            found = answers[written][kind]
+            spread = found["agreed"] if judged is None else found["accepted"][judged]
             cells.append(f"{spread['mean']:.3f} ({spread['low']:.2f} to {spread['high']:.2f})")
-        lines.append(f"| {kind} | {first[kind]['agreed']['prompts']} | {' | '.join(cells)} |")
-    greedy = result["temperatures"].get("0")
+        lines.append(f"| {kind} | {entry['agreed']['prompts']} | {' | '.join(cells)} |")
+    greedy = answers.get("0")
     if greedy:
         rounds = greedy["all"]["speculative"]
         lines += ["", "| γ | " + " | ".join(rounds) + " |", "|---|" + "---|" * len(rounds)]
