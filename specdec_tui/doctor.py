@@ -80,6 +80,8 @@ def _pair_checks(engine: Engine, settings: Settings, choice: ModelChoice) -> Ite
         "pair",
         f"{info.target.name}{drafter} on {info.target.device}, {time.perf_counter() - start:.1f} s to load",
     )
+    for note in info.notes:
+        yield Check("warning", "note", note)
     names = ("target", "speculative") if info.drafter else ("target", "lookup")
     trial = replace(settings, strategies=names, processor="greedy", max_new_tokens=24, gamma=4, ignore_eos=True)
     try:

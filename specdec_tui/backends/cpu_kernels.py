@@ -12,6 +12,7 @@ Sums are in float32. Weights are float32, or the upper halves of float32 numbers
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import get_num_threads, njit, prange, types
 from numba.core import cgutils
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
 Array = npt.NDArray[Any]
@@ -270,7 +272,23 @@ def _attend(queries: Array, keys: Array, values: Array, weights: Array, mixed: A
     _product(values, weights, mixed, end, 0, width // 2)
 
 
-@njit(parallel=True, nogil=True, fastmath=_FAST, cache=True)
+class _Cache(FunctionCache):
+    """Compiled code on disk that nothing depends on: what cannot be read is compiled again, and need not be kept."""
+
+    def load_overload(self, *arguments: Any) -> Any:
+        try:
+            return super().load_overload(*arguments)
+        except Exception:  # a damaged file: whatever unpickling makes of it
+            with suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, *arguments: Any) -> None:
+        with suppress(OSError):
+            super().save_overload(*arguments)
+
+
+@njit(parallel=True, nogil=True, fastmath=_FAST)
 def decoder_pass(
     x: Array,
     qkv: Array,
@@ -360,3 +378,12 @@ def decoder_pass(
     _rms_norm(x[m - keep :], last_norm, epsilon, tail)
     for p in prange(threads):
         _share(head, tail, logits, p, threads)
+
+
+def keep_compiled(function: Any) -> None:
+    """Have the compiled code of a numba function on disk where there is a place for it."""
+    with suppress(RuntimeError):  # nowhere to write
+        function._cache = _Cache(function.py_func)
+
+
+keep_compiled(decoder_pass)

@@ -12,6 +12,7 @@ does not fit or agree stays with `TransformersModel`.
 from __future__ import annotations
 
 import mmap
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from specdec_tui.backends.causal_lm import RecomputedContext, context_length_of
+from specdec_tui.backends.description import first_line
 from specdec_tui.backends.model import ModelContext
 
 GROWTH = 256
@@ -44,7 +46,10 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def fits(model: PreTrainedModel) -> bool:
-    """Whether a loaded model is of a shape this module computes: dense, on the CPU, full attention."""
+    """Whether a loaded model is of a shape this module computes: dense, on the CPU, full attention.
+
+    Whether this machine can, says `why_not`.
+    """
     config = model.config
     layer_types = getattr(config, "layer_types", None) or ()
     return (
@@ -59,17 +64,24 @@ def fits(model: PreTrainedModel) -> bool:
         and 2 * model.model.rotary_emb.inv_freq.numel() == _head_width(config)
         and all(size % 2 == 0 for size in (config.vocab_size, config.hidden_size, config.intermediate_size))
         and all(name.split(".")[-2] in _BIASED for name, _ in model.named_parameters() if name.endswith("bias"))
-        and _kernels() is not None
     )
 
 
+def why_not() -> str:
+    """Why this machine cannot compile the fast pass; empty where it can."""
+    found = _kernels()
+    return found if isinstance(found, str) else ""
+
+
 @cache
-def _kernels() -> ModuleType | None:
-    """The compiled functions; None where numba does not work."""
+def _kernels() -> ModuleType | str:
+    """The functions to compile, or why there are none."""
+    # numba's threads would else be as many as there are cores, and its first launch makes them torch's too.
+    os.environ.setdefault("NUMBA_NUM_THREADS", str(torch.get_num_threads()))
     try:
         from specdec_tui.backends import cpu_kernels
-    except Exception:  # its compiler is a native library, which may fail to load in many ways
-        return None
+    except Exception as error:  # its compiler is a native library, which may fail to load in many ways
+        return f"numba does not work ({type(error).__name__}: {first_line(error)})"
     return cpu_kernels
 
 
@@ -168,7 +180,7 @@ class LeanModel:
         self._weights = [_array(matrix) for matrix in self.matrices]
         self._arrays = [_array(tensor) for tensor in (self.norms, self.last_norm, self.head)]
         kernels = _kernels()
-        assert kernels is not None, "ask `fits` first"
+        assert not isinstance(kernels, str), "ask `why_not` first"
         self._decoder_pass = kernels.decoder_pass
         self._threads = max(1, min(torch.get_num_threads(), kernels.most_threads()))
 

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from specdec_tui.backends import compatibility, hub, memory
 from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
 from specdec_tui.backends.description import ModelDescription, describe, first_line
-from specdec_tui.backends.lean_model import LeanModel, agrees, fits
+from specdec_tui.backends.lean_model import LeanModel, agrees, fits, why_not
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.backends.presets import ModelSpec, resolve
 from specdec_tui.backends.quiet import quiet
@@ -113,13 +113,22 @@ def _runnable(
     if not fits(weights):
         lost = f"{name} keeps a state that cannot be rewound: it recomputes the text at each step."
         return plain, "" if plain.rewindable else lost
+    slower = f"{name} runs on plain layers, which are slower: "
+    reason = why_not()
+    if reason:
+        return plain, f"{slower}{reason}."
     ids = [(37 * i + 1) % plain.vocab_size for i in range(min(_TRIAL, plain.context_length or _TRIAL))]
     expected = plain.forward(ids, len(ids))
-    lean = LeanModel(weights)
-    if agrees(lean, ids, expected):
-        return lean, ""
-    note = f"{name} runs on plain layers, which are slower: the fast ones do not give its logits on this machine."
-    return TransformersModel(load_again()), note
+    try:
+        lean = LeanModel(weights)
+        if agrees(lean, ids, expected):
+            return lean, ""
+        reason = "the fast ones do not give its logits on this machine"
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # compiling for this processor may fail in ways of its own
+        reason = f"the fast ones fail on this machine ({type(error).__name__}: {first_line(error)})"
+    return TransformersModel(load_again()), f"{slower}{reason}."
 
 
 def _describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription | None = None) -> ModelDescription:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -250,9 +253,47 @@ def test_layers_that_do_not_give_the_logits_of_the_model_are_not_used(
     torch.testing.assert_close(pair.target.open().extend(ids, 27), expected, atol=1e-4, rtol=1e-4)
 
 
-def test_a_numba_that_does_not_work_leaves_plain_layers(save_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lean_model, "_kernels", lambda: None)
-    assert isinstance(load(save_model("target")).target, TransformersModel)
+def test_a_numba_that_does_not_work_leaves_plain_layers_and_says_so(
+    save_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lean_model._kernels.cache_clear()
+    monkeypatch.setitem(sys.modules, "specdec_tui.backends.cpu_kernels", None)  # importing it fails
+    monkeypatch.delattr("specdec_tui.backends.cpu_kernels", raising=False)
+    try:
+        pair = load(save_model("target"))
+    finally:
+        lean_model._kernels.cache_clear()
+    assert isinstance(pair.target, TransformersModel)
+    note = next(note for note in pair.info.notes if "plain layers" in note)
+    assert note.startswith("target runs on plain layers, which are slower: numba does not work (")
+
+
+def test_a_pass_that_does_not_compile_leaves_plain_layers_and_says_so(
+    save_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: LeanModel, *arguments: Any) -> None:
+        raise RuntimeError("no such instruction\nand a page of assembly")
+
+    monkeypatch.setattr(LeanModel, "short_pass", fails)
+    pair = load(save_model("target"))
+    assert isinstance(pair.target, TransformersModel)
+    note = next(note for note in pair.info.notes if "plain layers" in note)
+    assert note.endswith("the fast ones fail on this machine (RuntimeError: no such instruction).")
+    assert pair.target.open().extend([1, 2, 3], 1).isfinite().all()
+
+
+def test_the_number_of_threads_stays_what_the_user_asked_for(save_model: Any) -> None:
+    code = (
+        "import sys, torch\n"
+        "from specdec_tui.backends.loading import load_pair\n"
+        "from specdec_tui.settings import ModelChoice\n"
+        "pair = load_pair(ModelChoice(target=sys.argv[1], drafter=sys.argv[1], device='cpu'), lambda step: None)\n"
+        "print(torch.get_num_threads(), pair.target._threads, pair.drafter._threads)\n"
+    )
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment.pop("NUMBA_NUM_THREADS", None)
+    run = [sys.executable, "-c", code, str(save_model("target"))]
+    assert subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout == "1 1 1\n"
 
 
 def test_memory_is_that_of_the_weights_as_they_are_held(save_model: Any) -> None:
