@@ -76,8 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument(
         "--suite",
         metavar="NAME",
-        default="everyday",
-        help="built-in prompts when none are given: everyday (8) or heldout (66 of six kinds)",
+        help="built-in prompts in place of your own: everyday (8, the default) or heldout (66 of six kinds)",
     )
     bench.add_argument("--repeat", default="3", metavar="N", help="timed repeats of every prompt (3)")
     bench.add_argument("--warmup", default="1", metavar="N", help="untimed runs of the first prompt before them (1)")

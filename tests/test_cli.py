@@ -34,6 +34,8 @@ def status_of(*words: str) -> int:
         (["bench", "--warmup", "x"], "warmup: 'x' is not valid"),
         (["bench", "--prompt", " "], "empty prompt"),
         (["bench", "--prompts", "no-such-file.jsonl"], "cannot read"),
+        (["bench", "--suite", "heldout", "--prompt", "hi"], "exclude each other"),
+        (["bench", "--suite", "everyday", "--prompts", "mine.jsonl"], "exclude each other"),
         (["bench", "--strategies", "target,magic"], "strategies: 'target,magic' is not valid"),
         (["--rule", "none"], "rejection, coupled, block, skip-adjustment"),
         (["--preset", "demoo"], "one of demo, llama3.2"),
@@ -103,3 +105,4 @@ def test_flags_reach_the_settings_and_the_models(monkeypatch: pytest.MonkeyPatch
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("--version") == 0
     assert capsys.readouterr().out.strip() == f"specdec-tui {__version__}"
+

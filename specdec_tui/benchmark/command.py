@@ -35,19 +35,21 @@ def bench(
     *,
     prompts: Sequence[str],
     prompts_file: Path | None,
-    suite_name: str = "everyday",
+    suite_name: str | None = None,
     repeat: int,
     warmup: int,
     json_to: str | None,
     strategies_named: bool = False,
 ) -> int:
     """Exit status: 0 measured, 1 a run failed, 2 bad input (SettingError is left to the caller)."""
+    if suite_name is not None and (prompts or prompts_file is not None):
+        raise SettingError("suite: a built-in suite and prompts of your own exclude each other")
     suite = [Prompt((text,)) for text in prompts if text.strip()]
     if prompts and not suite:
         raise SettingError("prompt: an empty prompt cannot be measured")
     if prompts_file is not None:
         suite += read_suite(prompts_file)
-    suite = suite or builtin_suite(suite_name)
+    suite = suite or builtin_suite("everyday" if suite_name is None else suite_name)
     if json_to not in (None, "-"):
         _check_writable(Path(str(json_to)))
     errors = Console(stderr=True, highlight=False)
