@@ -28,6 +28,28 @@ from specdec_tui.decoding.figures import predicted_speedup  # noqa: E402
 CONTEXT = 100
 
 
+def candidate(text: str) -> tuple[str, tuple[int, ...], float]:
+    """A shape's name, its four sizes and its acceptance rate."""
+    name, _, alpha = text.partition(":")
+    try:
+        sizes = tuple(int(number) for number in name.split("x"))
+        rate = float(alpha)
+    except ValueError:
+        sizes, rate = (), -1.0
+    if len(sizes) != 4 or min(sizes) < 1 or not 0 <= rate <= 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not WIDTHxLAYERSxHEADSxMLP:ALPHA with an alpha from 0 to 1")
+    if sizes[0] % (2 * sizes[2]) or sizes[3] % 2:
+        raise argparse.ArgumentTypeError(f"'{text}': the width must be an even multiple of the heads, the MLP even")
+    return name, sizes, rate
+
+
+def at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
+
+
 def random_drafter(width: int, layers: int, heads: int, mlp: int, vocab_size: int) -> tuple[LeanModel, int]:
     """A drafter of a shape whose weights are bfloat16 numbers, as a shipped one's are, and its size in bytes."""
     config = LlamaConfig(
@@ -51,9 +73,9 @@ def seconds(context: ModelContext, tokens: int) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("shapes", nargs="+", metavar="WIDTHxLAYERSxHEADSxMLP:ALPHA")
-    parser.add_argument("--gamma", type=int, default=4)
-    parser.add_argument("--repeat", type=int, default=25)
+    parser.add_argument("shapes", nargs="+", type=candidate, metavar="WIDTHxLAYERSxHEADSxMLP:ALPHA")
+    parser.add_argument("--gamma", type=at_least_one, default=4)
+    parser.add_argument("--repeat", type=at_least_one, default=25)
     options = parser.parse_args()
     gamma = options.gamma
     target = LeanModel(
@@ -64,12 +86,11 @@ def main() -> int:
     verifier = target.open()
     verifier.extend([5] * CONTEXT, 1)
     drafters = {}
-    for text in options.shapes:
-        shape, _, alpha = text.partition(":")
-        model, size = random_drafter(*(int(number) for number in shape.split("x")), target.vocab_size)
+    for shape, (width, layers, heads, mlp), alpha in options.shapes:
+        model, size = random_drafter(width, layers, heads, mlp, target.vocab_size)
         context = model.open()
         context.extend([5] * CONTEXT, 1)
-        drafters[shape] = (context, float(alpha), size)
+        drafters[shape] = (context, alpha, size)
     steps: dict[str, list[float]] = {shape: [] for shape in drafters}
     single, block = [], []
     for turn in range(options.repeat + 3):
