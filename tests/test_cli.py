@@ -105,4 +105,3 @@ def test_flags_reach_the_settings_and_the_models(monkeypatch: pytest.MonkeyPatch
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("--version") == 0
     assert capsys.readouterr().out.strip() == f"specdec-tui {__version__}"
-
