@@ -45,11 +45,13 @@ class Sampler:
     def uses_top_p(self) -> bool:
         return self.processor in ("nucleus", "topknucleus") and self.top_p < 1
 
-    def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
+    def probabilities(self, logits: torch.Tensor, *, whole: bool = False) -> torch.Tensor:
         """The processed distribution: float32 [..., V] from logits [..., V] of any float type.
 
         Greedy gives one-hot rows at the lowest id among the highest logits; the decoding loop
-        never asks for those and compares ids instead. `logits` is left as it is.
+        never asks for those and compares ids instead. `logits` is left as it is. With `whole` the
+        vocabulary is sorted at once: the same result without a look at the values in between,
+        for a device that must not be waited for.
         """
         if self.is_greedy:
             best = torch.tensor(best_ids(logits.reshape(-1, logits.shape[-1])), device=logits.device)
@@ -59,7 +61,8 @@ class Sampler:
         if not self.uses_top_k and not self.uses_top_p:
             return self._scaled(logits).softmax(-1)
         width = logits.shape[-1]
-        rows = self._narrowed(logits.reshape(-1, width), max(FIRST_LOOK, 2 * self.top_k))
+        first_look = width if whole else max(FIRST_LOOK, 2 * self.top_k)
+        rows = self._narrowed(logits.reshape(-1, width), first_look)
         return rows.view(logits.shape)
 
     def _scaled(self, logits: torch.Tensor) -> torch.Tensor:
@@ -130,12 +133,21 @@ def draw_id(weights: torch.Tensor, uniform: float) -> int:
     return index
 
 
-def _mix(word: int) -> int:
-    """splitmix64's output function (Steele et al. 2014): neighbouring words give unrelated ones."""
-    word = (word + 0x9E3779B97F4A7C15) & (2**64 - 1)
-    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
-    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
-    return word ^ (word >> 31)
+# splitmix64 (Steele et al. 2014), on 64-bit words held as int64: sums and products wrap around.
+_STEP, _FIRST, _SECOND = (value - (1 << 64) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def _mix(words: torch.Tensor) -> torch.Tensor:
+    """splitmix64's output function of int64 words of any shape: neighbouring words give unrelated ones."""
+    words = words + _STEP
+    for bits, factor in ((30, _FIRST), (27, _SECOND)):
+        words = (words ^ (words >> bits & (1 << 64 - bits) - 1)) * factor
+    return words ^ (words >> 31 & (1 << 33) - 1)
+
+
+def _seed_word(seed: int) -> torch.Tensor:
+    """A word [1] from a seed of any size, on the CPU."""
+    return _mix(torch.tensor([(seed + (1 << 63)) % (1 << 64) - (1 << 63)]))
 
 
 class PositionNoise:
@@ -144,14 +156,15 @@ class PositionNoise:
     argmax(p / e) over e ~ Exp(1) is a draw from p, the same as argmax(log p + g) with Gumbel noise
     g = −log e. Target and drafter looking at one position see the same e, which is what makes
     them agree often (the `coupled` rule) and the target's draw independent of any draft.
+
+    The noise is a function of seed, position and id alone, computed where it is used: a seed means
+    the same on every device, but for the rounding of the logarithm.
     """
 
     def __init__(self, seed: int, vocab_size: int, device: torch.device) -> None:
-        self._seed = _mix(seed)
-        self._vocab_size = vocab_size
-        self._device = device
+        self._seed = _seed_word(seed).to(device)
+        self._steps = torch.arange(vocab_size, device=device) * _STEP
         self._kept: OrderedDict[int, torch.Tensor] = OrderedDict()
-        self._generator = torch.Generator()
 
     def at(self, position: int) -> torch.Tensor:
         """Noise of a new-token position: float32 [V], above zero, on the device. Kept for a while."""
@@ -159,16 +172,21 @@ class PositionNoise:
         if noise is None:
             if len(self._kept) >= MOST_NOISE:
                 self._kept.popitem(last=False)
-            noise = self._kept[position] = self._make(position)
+            noise = self._kept[position] = self.of(torch.tensor([position], device=self._seed.device))
         return noise
 
-    def _make(self, position: int) -> torch.Tensor:
-        # On the CPU for any device, so that a seed means the same everywhere. Doubles, because a
-        # float32 uniform is exactly 0 once in 2^24 and its token would then win at any probability.
-        self._generator.manual_seed(_mix(self._seed ^ _mix(position)) >> 1)
-        uniform = torch.rand(self._vocab_size, dtype=torch.float64, generator=self._generator)
-        noise = uniform.neg_().log1p_().neg_().clamp_(min=1e-30)
-        return noise.float().to(self._device)
+    def restart(self, seed: int) -> None:
+        """The noise of another seed, in the same memory."""
+        self._seed.copy_(_seed_word(seed))
+        self._kept.clear()
+
+    def of(self, position: torch.Tensor) -> torch.Tensor:
+        """The noise of a position int64 [1] on the device: float32 [V]. No wait for the device."""
+        words = _mix(_mix(self._seed ^ _mix(position)) + self._steps)
+        # Doubles, because a float32 uniform is exactly 0 once in 2^24 and its token would then win
+        # at any probability.
+        uniform = (words >> 11 & (1 << 53) - 1).double() * 2.0**-53
+        return uniform.neg_().log1p_().neg_().clamp_(min=1e-30).float()
 
 
 class Dice:
@@ -176,7 +194,7 @@ class Dice:
 
     def __init__(self, seed: int, vocab_size: int, device: torch.device) -> None:
         self._generator = torch.Generator()
-        self._generator.manual_seed(_mix(seed) >> 1)
+        self._generator.manual_seed(int(_seed_word(seed)) & (1 << 63) - 1)
         self.noise = PositionNoise(seed, vocab_size, device)
 
     def uniform(self) -> float:
