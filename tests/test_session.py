@@ -164,7 +164,7 @@ def test_every_strategy_is_identical_to_the_target_and_checked(make_engine: Call
 def test_a_corrupted_strategy_is_called_different(
     make_engine: Callable[[TinyPair], LocalEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specdec_tui.decoding.loop.kept_length", lambda base, accepted: base + accepted)
+    monkeypatch.setattr("specdec_tui.decoding.run.kept_length", lambda base, accepted: base + accepted)
     checks = checks_of(list(make_engine(TinyPair()).run("hello", FOUR, never)))
     assert checks["target"] is LosslessStatus.IDENTICAL
     assert checks["speculative"] is LosslessStatus.DIFFERENT

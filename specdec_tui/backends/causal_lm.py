@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from specdec_tui.backends import gpu_model
 from specdec_tui.backends.cache import RewindableCache, cache_argument, keeps_only_keys_and_values
-from specdec_tui.backends.model import ModelContext
+from specdec_tui.backends.model import ModelContext, StaticSequence
+from specdec_tui.backends.static_model import StaticContext, bucket, why_not_static
+
+OpenStatic = Callable[[int], StaticSequence]
 
 # What model families call the longest sequence they were made for.
 _LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "n_ctx", "seq_length")
 
+_TRIAL = 24  # tokens
 # Ids that every vocabulary has.
 _PROBE, _PROBE_WRONG = (1, 3, 2, 4), (4, 0)
 
@@ -47,6 +53,7 @@ class TransformersModel:
         self._input_device: torch.device = next(embedding.parameters()).device
         if self._input_device.type == "meta":  # offloaded: accelerate's hook moves inputs itself
             self._input_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._static: OpenStatic | None = None
         expected = self.forward(_PROBE, keep=2)
         self._vocab_size, self._device = expected.shape[-1], expected.device
         self.rewindable = (
@@ -82,6 +89,40 @@ class TransformersModel:
         if self._context_length is not None:
             capacity = min(capacity, self._context_length)
         return CachedContext(self, RewindableCache(capacity))
+
+    def open_static(self, capacity: int) -> StaticSequence:
+        """See `model.StaticModel`. The first call finds out which passes give the model's logits, fastest first."""
+        if self._static is None:
+            self._static = self._agreeing_static()
+        return self._static(bucket(capacity))
+
+    def _agreeing_static(self) -> OpenStatic:
+        reason = why_not_static(self.model)
+        if reason:
+            raise ValueError(reason)
+        if self._device.type == "cuda" and gpu_model.fits(self.model):
+            fast = gpu_model.opener(self.model, self.forward, self._context_length)
+            if self._static_difference(fast) <= 0:
+                return fast
+        plain = partial(StaticContext, self.model, self.forward, self._context_length)
+        excess = self._static_difference(plain)
+        if excess > 0:
+            raise ValueError(f"its logits would differ by {excess:.2g} more than rounding explains")
+        return plain
+
+    def _static_difference(self, open_static: OpenStatic) -> float:
+        """By how much logits of passes over a text, begun and taken back, miss those of the text as a whole."""
+        ids = [(37 * i + 1) % self._vocab_size for i in range(_TRIAL)]
+        expected = self.forward(ids, _TRIAL)
+        context, tokens = open_static(bucket(_TRIAL)), torch.tensor(ids, device=self._device)
+        first = context.prefill(tokens[:12])
+        rows = [
+            context.extend(tokens[begin:end], torch.tensor([begin], device=self._device), end - begin)
+            for begin, end in ((12, _TRIAL), (12, 17), (17, 18), (18, _TRIAL))
+        ]
+        scale = max(1.0, expected.abs().max().item())
+        bound = (1e-3 if self.dtype is torch.float32 else 0.3) * scale
+        return _differ(torch.cat([first, *rows[1:]]), expected[11:]) - bound
 
     def synchronize(self) -> None:
         if self._device.type == "cuda":

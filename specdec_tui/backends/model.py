@@ -7,7 +7,7 @@ models of the tests are as good as a real one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
@@ -63,4 +63,36 @@ class CausalModel(Protocol):
 
     def synchronize(self) -> None:
         """Wait for the device, so that a clock reading is honest. Cheap on the CPU."""
+        ...
+
+
+class StaticSequence(Protocol):
+    """One sequence in memory of a fixed place and size, for programs that a CUDA graph holds.
+
+    It keeps no length of its own: a pass is told where it begins, and what lay there and behind is forgotten.
+    """
+
+    @property
+    def capacity(self) -> int:
+        """Tokens it has room for."""
+        ...
+
+    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        """Take in a text int64 [n] from its beginning: logits [1, vocab_size], float32, after its last token."""
+        ...
+
+    def extend(self, ids: torch.Tensor, begin: torch.Tensor, keep: int) -> torch.Tensor:
+        """Logits [keep, vocab_size], float32, after each of the last `keep` of `ids`, at places from `begin` on.
+
+        ids int64 [m] and begin int64 [1] are on the device, and so is the result. Never waits for the device.
+        """
+        ...
+
+
+@runtime_checkable
+class StaticModel(Protocol):
+    """A `CausalModel` that can also be run as a `StaticSequence`."""
+
+    def open_static(self, capacity: int) -> StaticSequence:
+        """A sequence of at least `capacity` tokens. ValueError, with the reason, when the model cannot be run so."""
         ...

@@ -56,6 +56,7 @@ def _result(result: Result) -> dict[str, Any]:
         "text": result.text,
         "finish_reason": str(figures.end.reason) if figures.end else None,
         "prefill_seconds": figures.prefill_seconds,
+        "capture_seconds": figures.capture_seconds,
         "decode_seconds": figures.decode_seconds,
         "decode_tokens_per_second": figures.decode_tokens_per_second,
         "rounds": figures.rounds,

@@ -56,6 +56,11 @@ class Drafter(Protocol):
         """A sentence the reader must know about this run (drafts missing, and why); else empty."""
         ...
 
+    @property
+    def needs_rows(self) -> bool:
+        """Whether some drafts are drawn from a distribution: then q is not one-hot at them."""
+        ...
+
     def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
         """Take in the prompt. This time counts as prefill."""
         ...
@@ -86,8 +91,10 @@ class ModelDrafter:
     that can only cost acceptance, never correctness.
     """
 
+    needs_rows = True
+
     def __init__(self, model: CausalModel, width: int, shared_ids: torch.Tensor | None = None) -> None:
-        self._model = model
+        self.model = model
         self._width = width
         self._unshared = None if shared_ids is None else ~shared_ids.to(model.device)
         self._context: ModelContext | None = None
@@ -99,11 +106,11 @@ class ModelDrafter:
         return self._notice
 
     def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
-        limit = self._model.context_length
+        limit = self.model.context_length
         capacity = setup.capacity if limit is None else min(setup.capacity, limit)
         self._setup = setup
         self._notice = ""
-        self._context = self._model.open(use_cache=setup.use_cache, capacity=capacity)
+        self._context = self.model.open(use_cache=setup.use_cache, capacity=capacity)
         if limit is None or len(ids) <= limit:
             self._context.extend(self._known(ids), keep=1)
 
@@ -125,13 +132,13 @@ class ModelDrafter:
         Everything not fed yet goes in at once: usually one token, two after a full acceptance.
         """
         assert self._context is not None, "start comes first"
-        limit = self._model.context_length
+        limit = self.model.context_length
         if limit is not None and len(text) > limit:
             self._notice = f"the drafter's context of {limit} tokens is full: no more drafts from it"
             return None
         self.rewind(len(text) - 1)  # the last token is always fed: its logits are what is asked for
         fresh = text[self._context.length :]
-        logits = self._fit(self._context.extend(self._known(fresh), keep=1)[0])
+        logits = self.fit(self._context.extend(self._known(fresh), keep=1)[0])
         sampler = self._running.sampler
         row = logits if sampler.is_greedy else sampler.probabilities(logits)
         return self._running.rule.draw(row, position, self._running.dice), row
@@ -146,7 +153,7 @@ class ModelDrafter:
             self._context.rewind(length)
 
     def synchronize(self) -> None:
-        self._model.synchronize()
+        self.model.synchronize()
 
     @property
     def _running(self) -> DraftSetup:
@@ -154,10 +161,11 @@ class ModelDrafter:
         return self._setup
 
     def _known(self, ids: Sequence[int]) -> list[int]:
-        size = self._model.vocab_size
+        size = self.model.vocab_size
         return [token if token < size else 0 for token in ids]
 
-    def _fit(self, logits: torch.Tensor) -> torch.Tensor:
+    def fit(self, logits: torch.Tensor) -> torch.Tensor:
+        """The drafter's logits [V'] on the target's vocabulary [V]."""
         if logits.shape[-1] != self._width:
             logits = logits[: self._width]
             missing = self._width - logits.shape[-1]

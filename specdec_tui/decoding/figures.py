@@ -23,7 +23,7 @@ class RunFigures:
 
     def __init__(self) -> None:
         self._start = RunStarted("", 0, 0, 0)
-        self._prefill_seconds = 0.0
+        self._prefill_seconds = self._capture_seconds = 0.0
         self._prefill_tokens = 0
         self._draft_seconds = 0.0
         self._verify_seconds = 0.0
@@ -45,8 +45,8 @@ class RunFigures:
                 self._add_round(record)
             case RunStarted():
                 self._start = record
-            case PrefillDone(token=token, seconds=seconds):
-                self._prefill_seconds = seconds
+            case PrefillDone(token=token, seconds=seconds, capture_seconds=capturing):
+                self._prefill_seconds, self._capture_seconds = seconds, capturing
                 self._prefill_tokens = 0 if token is None else 1
             case RunEnded():
                 self._end = record
@@ -100,6 +100,11 @@ class RunFigures:
     @property
     def prefill_seconds(self) -> float:
         return self._prefill_seconds
+
+    @property
+    def capture_seconds(self) -> float:
+        """What capturing the rounds took, once for a shape: no part of any other figure."""
+        return self._capture_seconds
 
     @property
     def prefill_tokens(self) -> int:

@@ -6,30 +6,17 @@ loop without one. What the clock readings contain is part of the definition of e
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from specdec_tui.backends.model import CausalModel, ModelContext
-from specdec_tui.decoding.drafters import Drafter, DraftSetup, Proposal
-from specdec_tui.decoding.insight import insights
-from specdec_tui.decoding.records import (
-    DraftsProposed,
-    EndReason,
-    Insight,
-    Notice,
-    PrefillDone,
-    Record,
-    RoundVerified,
-    RunEnded,
-    RunStarted,
-    Status,
-    Token,
-)
-from specdec_tui.decoding.rules import Rule, Verdict, chosen, rule_for
+from specdec_tui.backends.model import CausalModel
+from specdec_tui.decoding.device_run import DeviceRun, Programs
+from specdec_tui.decoding.drafters import Drafter
+from specdec_tui.decoding.records import EndReason, Record, RunEnded, RunStarted
+from specdec_tui.decoding.rules import rule_for
+from specdec_tui.decoding.run import Run
 from specdec_tui.decoding.sampling import Dice, Sampler
 
 
@@ -48,6 +35,7 @@ def decode(
     use_cache: bool = True,
     insight: bool = False,
     cancelled: Callable[[], bool] = lambda: False,
+    programs: Programs | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Record]:
     """Run one strategy on a prompt and yield its records, `RunEnded` always last.
@@ -55,14 +43,16 @@ def decode(
     `cancelled` is asked before the prefill and between rounds. Whatever a model raises becomes
     `RunEnded(ERROR)`. `insight` adds entropies and alternatives without changing any token.
     Text and figures belong to the same seed on every device; the clock is only running while
-    this loop computes, not while the consumer holds a record.
+    this loop computes, not while the consumer holds a record. With `programs` rounds stay on the
+    device where the models allow it: the same records, and a notice where they do not.
     """
     yield RunStarted(strategy, len(prompt_ids), gamma, max_new_tokens)
     try:
-        dice = Dice(seed, target.vocab_size, target.device)
-        run = _Run(
-            target, drafter, sampler, rule_for(rule, sampler), dice, gamma, max_new_tokens, end_ids, insight, clock
-        )
+        chance = (rule_for(rule, sampler), Dice(seed, target.vocab_size, target.device))
+        parts = (target, drafter, sampler, *chance, gamma, max_new_tokens, end_ids, insight, clock)
+        run = Run(*parts)
+        if programs is not None:
+            run = DeviceRun(*parts, programs=programs, rule_name=rule, seed=seed)
         end = yield from run.records(prompt_ids, use_cache, cancelled)
     except Exception as error:
         end = RunEnded(EndReason.ERROR, describe_error(error))
@@ -78,195 +68,3 @@ def describe_error(error: Exception) -> str:
     ):
         return "out of memory: try a shorter prompt, fewer new tokens, a smaller gamma, or quantized models"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def kept_length(base: int, accepted: int) -> int:
-    """Tokens the target's context keeps of a pass over [last token, drafts…] behind `base` tokens."""
-    return base + 1 + accepted
-
-
-@dataclass(slots=True)
-class _Run:
-    """The state of one run: `ids` is the text so far, of which the target's context holds all but the last."""
-
-    target: CausalModel
-    drafter: Drafter | None
-    sampler: Sampler
-    rule: Rule
-    dice: Dice
-    gamma: int
-    max_new_tokens: int
-    end_ids: frozenset[int]
-    insight: bool
-    clock: Callable[[], float]
-    ids: list[int] = field(default_factory=list)
-    prompt_length: int = 0
-
-    def records(
-        self, prompt_ids: Sequence[int], use_cache: bool, cancelled: Callable[[], bool]
-    ) -> Generator[Record, None, RunEnded]:
-        """Generator of all records but the first and the last; it returns the last."""
-        self.ids = list(prompt_ids)
-        self.prompt_length = len(self.ids)
-        if not self.ids:
-            raise ValueError("the prompt has no tokens: there is nothing to continue")
-        end = self._end(cancelled)
-        if end is not None:
-            if end.reason is not EndReason.CANCELLED:
-                yield PrefillDone(None, 0.0)
-            return end
-        context, record = self._prefill(use_cache)
-        yield record
-        told, number = "", 0
-        while (end := self._end(cancelled)) is None:
-            proposal, draft_seconds = self._propose()
-            notice = self.drafter.notice if self.drafter else ""
-            if notice and not told:
-                told = notice
-                yield Notice(notice)
-            if proposal.ids:
-                yield DraftsProposed(
-                    number,
-                    tuple(Token(t, Status.PENDING, self.position + i) for i, t in enumerate(proposal.ids)),
-                )
-            yield self._verify(context, number, proposal, draft_seconds)
-            number += 1
-        return end
-
-    @property
-    def position(self) -> int:
-        """New tokens so far: the place of the next one."""
-        return len(self.ids) - self.prompt_length
-
-    @property
-    def room(self) -> int:
-        """Tokens the text can still grow by: what length and context leave."""
-        limit = self.target.context_length
-        left = self.max_new_tokens - self.position
-        return left if limit is None else min(left, limit - len(self.ids))
-
-    def _end(self, cancelled: Callable[[], bool]) -> RunEnded | None:
-        if self.position and self.ids[-1] in self.end_ids:
-            return RunEnded(EndReason.END_TOKEN)
-        if self.position >= self.max_new_tokens:
-            return RunEnded(EndReason.LENGTH)
-        if self.room <= 0:
-            limit = self.target.context_length
-            what = (
-                "prompt and new tokens fill"
-                if self.position
-                else f"the prompt of {len(self.ids)} tokens leaves no room in"
-            )
-            return RunEnded(EndReason.CONTEXT, f"{what} the target's context of {limit} tokens")
-        return RunEnded(EndReason.CANCELLED) if cancelled() else None
-
-    def _prefill(self, use_cache: bool) -> tuple[ModelContext, PrefillDone]:
-        begin = self.clock()
-        capacity = len(self.ids) + self.room
-        context = self.target.open(use_cache=use_cache, capacity=capacity)
-        scores = self._scores(context.extend(self.ids, keep=1))
-        if self.drafter:
-            setup = DraftSetup(self.sampler, self.rule, self.dice, self.end_ids, capacity, use_cache)
-            self.drafter.start(self.ids, setup)
-        first = self.rule.draw(scores[0], 0, self.dice)
-        self.ids.append(first)
-        if self.drafter:
-            self.drafter.settle(self.ids, self.prompt_length, scores)
-        self._synchronize()
-        seconds = self.clock() - begin
-        seen = insights(scores, (), greedy=self.sampler.is_greedy)[0] if self.insight else None
-        return context, PrefillDone(self._emitted(first, Status.SAMPLED, 0, scores[0], seen), seconds)
-
-    def _propose(self) -> tuple[Proposal, float]:
-        most = min(self.gamma, self.room - 1)
-        if self.drafter is None or most < 1:
-            return Proposal(), 0.0
-        begin = self.clock()
-        proposal = self.drafter.propose(self.ids, most, self.position)
-        self.drafter.synchronize()
-        seconds = self.clock() - begin
-        proposal.cut_after(self.end_ids)
-        return proposal, seconds
-
-    def _verify(self, context: ModelContext, number: int, proposal: Proposal, draft_seconds: float) -> RoundVerified:
-        drafts, position, base = proposal.ids, self.position, context.length
-        begin = self.clock()
-        logits = context.extend([self.ids[-1], *drafts], keep=len(drafts) + 1)
-        self.target.synchronize()
-        verified = self.clock()
-        scores = self._scores(logits)
-        verdict = self._judge(proposal, scores)
-        if verdict.accepted < len(drafts):
-            context.rewind(kept_length(base, verdict.accepted))
-        self.ids += drafts[: verdict.accepted]
-        kept = len(self.ids)
-        if verdict.emitted is not None:
-            self.ids.append(verdict.emitted)
-        if self.drafter:
-            self.drafter.settle(self.ids, kept, scores[: verdict.accepted + 1])
-        self._synchronize()
-        end = self.clock()
-        return self._round(
-            number, position, proposal, scores, verdict, (draft_seconds, verified - begin, end - verified)
-        )
-
-    def _judge(self, proposal: Proposal, scores: torch.Tensor) -> Verdict:
-        if not proposal.ids:
-            return Verdict(0, self.rule.draw(scores[0], self.position, self.dice))
-        bonus = proposal.ids[-1] not in self.end_ids
-        return self.rule.verify(proposal.ids, proposal.rows, scores, self.position, self.dice, bonus)
-
-    def _round(
-        self,
-        number: int,
-        position: int,
-        proposal: Proposal,
-        scores: torch.Tensor,
-        verdict: Verdict,
-        seconds: tuple[float, float, float],
-    ) -> RoundVerified:
-        """The record of a round. The clock is no longer running."""
-        seen: Sequence[Insight | None] = [None] * len(scores)
-        if self.insight:
-            seen = insights(scores, proposal.rows, greedy=self.sampler.is_greedy)
-        accepted, drafts = verdict.accepted, proposal.ids
-        p, q = (verdict.p, verdict.q) if verdict.p or not drafts else chosen(drafts, proposal.rows, scores)
-        none: list[float | None] = [None] * len(drafts)
-        tokens = tuple(
-            Token(
-                draft,
-                _fate(index, accepted),
-                position + index,
-                p[index],
-                q[index],
-                (verdict.acceptance or none)[index],
-                (verdict.draws or none)[index],
-                seen[index],
-            )
-            for index, draft in enumerate(drafts)
-        )
-        emitted = None
-        if verdict.emitted is not None:
-            status = Status.SAMPLED if not drafts else Status.BONUS if accepted == len(drafts) else Status.RESAMPLED
-            emitted = self._emitted(verdict.emitted, status, position + accepted, scores[accepted], seen[accepted])
-        return RoundVerified(number, tokens, emitted, *seconds)
-
-    def _emitted(self, token: int, status: Status, position: int, scores: torch.Tensor, seen: Insight | None) -> Token:
-        score = float(scores[token])
-        if math.isnan(score):
-            raise FloatingPointError("the target's scores are not numbers (NaN): try another dtype")
-        return Token(token, status, position, p=1.0 if self.sampler.is_greedy else score, insight=seen)
-
-    def _scores(self, logits: torch.Tensor) -> torch.Tensor:
-        return logits if self.sampler.is_greedy else self.sampler.probabilities(logits)
-
-    def _synchronize(self) -> None:
-        self.target.synchronize()
-        if self.drafter:
-            self.drafter.synchronize()
-
-
-def _fate(index: int, accepted: int) -> Status:
-    if index < accepted:
-        return Status.ACCEPTED
-    return Status.REJECTED if index == accepted else Status.UNVERIFIED

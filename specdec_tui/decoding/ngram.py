@@ -122,6 +122,10 @@ class NgramDrafter:
         self._setup: DraftSetup | None = None
 
     @property
+    def needs_rows(self) -> bool:
+        return self._fallback is not None
+
+    @property
     def notice(self) -> str:
         return self._fallback.notice if self._fallback else ""
 

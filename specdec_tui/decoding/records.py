@@ -84,11 +84,13 @@ class RunStarted:
 class PrefillDone:
     """Prompt processed by target and drafter, first token drawn (None when there was no room for it).
 
-    `seconds` is the whole prefill, target and drafter.
+    `seconds` is the whole prefill, target and drafter. `capture_seconds` is what making the run's
+    programs took before the clock ran: 0 where there are none, or were some already.
     """
 
     token: Token | None
     seconds: float
+    capture_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,8 @@ def status_parts(
             groups.append([verdict])
         first = len(groups) - 1
     groups.append([(f"prefill {figures.prefill_seconds:.2f} s", QUIET)])
+    if figures.capture_seconds:
+        groups.append([(f"captured in {figures.capture_seconds:.1f} s", QUIET)])
     if end is not None and end.reason is EndReason.LENGTH:
         groups.append([(_END_WORDS[end.reason], QUIET)])
     return groups, first

@@ -1,0 +1,38 @@
+"""CUDA graphs: a step of tensor operations becomes one launch, and the device's own clock is read in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+_WARM_UPS = 2  # libraries choose kernels and take their workspaces when they are first used
+
+
+def capture(step: Callable[[], None], state: list[Tensor]) -> Callable[[], None]:
+    """A function that repeats `step` by one launch. `state`, all that the step changes for good, stays as it was.
+
+    RuntimeError when the step cannot be captured, because it waits for the device, say.
+    """
+    kept = [tensor.clone() for tensor in state]
+    with torch.cuda.device(state[0].device):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(_WARM_UPS):
+                step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+    for tensor, value in zip(state, kept, strict=True):
+        tensor.copy_(value)
+    return graph.replay
+
+
+def mark(place: Tensor) -> None:
+    """Write the device's clock, in nanoseconds, into an int64 [1] when the stream gets there."""
+    from specdec_tui.backends import gpu_kernels
+
+    gpu_kernels.store_time[(1,)](place)

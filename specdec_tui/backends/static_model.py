@@ -1,0 +1,149 @@
+"""A loaded transformers model with passes that a CUDA graph can hold: no shape, address or branch depends on data.
+
+Every layer keeps its keys and values in a buffer of full length. A pass writes its tokens at
+places that a tensor on the device names, and attends over the whole buffer under a mask, so that
+going on and going back are both nothing but another number in that tensor.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache, DynamicLayer
+
+from specdec_tui.backends.cache import RewindableCache, cache_argument
+
+PREFILL_CHUNK = 2048
+# A short chat should not pay for attention over a long context, nor each length for a graph of its own.
+_SMALLEST, _STEP = 256, 2048
+
+
+def bucket(length: int) -> int:
+    """The capacity for a text of `length` tokens: 256 and its doubles up to 2,048, then multiples of that."""
+    if length > _STEP:
+        return -(-length // _STEP) * _STEP
+    return max(_SMALLEST, 1 << (length - 1).bit_length())
+
+
+Forward = Callable[[Sequence[int], int, RewindableCache], Tensor]
+
+
+def prefilled(forward: Forward, ids: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+    """A text through a loaded model's own forward, in chunks, so that memory does not grow with its square.
+
+    The logits [1, vocab_size] after its last token, and the keys and values [heads, n, width] of every layer.
+    """
+    cache, text = RewindableCache(len(ids)), ids.tolist()
+    logits = torch.empty(0)
+    for begin in range(0, len(text), PREFILL_CHUNK):
+        logits = forward(text[begin : begin + PREFILL_CHUNK], 1, cache)
+    return logits, [(layer.keys[0], layer.values[0]) for layer in cache.layers]
+
+
+def why_not_static(model: PreTrainedModel) -> str:
+    """Why passes of a loaded model cannot be captured, for a person; empty where nothing is known against it."""
+    config = model.config.get_text_config(decoder=True)
+    kinds = set(getattr(config, "layer_types", None) or ())
+    window = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
+    if kinds - {"full_attention"} or (window and not kinds):
+        return "its layers see a sliding window or keep states of their own"
+    if getattr(model, "is_quantized", False):
+        return "its weights are quantized"
+    if len({parameter.device for parameter in model.parameters()}) > 1:
+        return "it is spread over several devices"
+    if getattr(config, "_attn_implementation", "sdpa") != "sdpa":
+        return f"it attends by '{config._attn_implementation}'"
+    if cache_argument(type(model).forward) is None:
+        return "its forward takes no cache"
+    return ""
+
+
+class _Layer(DynamicLayer):
+    """Keys and values [1, heads, capacity, head_dim] of one layer, all of them handed out at every pass."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__()
+        self._places, self._made = places, False
+
+    def fill(self, keys: Tensor, values: Tensor) -> None:
+        """Keys and values [heads, n, head_dim] of the first n tokens."""
+        self._make(keys[None], values[None])
+        self.keys[0, :, : keys.shape[1]] = keys
+        self.values[0, :, : keys.shape[1]] = values
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        self._make(key_states, value_states)
+        self.keys.index_copy_(2, self._places.now, key_states)
+        self.values.index_copy_(2, self._places.now, value_states)
+        return self.keys, self.values
+
+    def _make(self, keys: Tensor, values: Tensor) -> None:
+        if not self._made:
+            self.keys, self.values = (
+                # Zeros: what the mask hides must still be numbers.
+                states.new_zeros((*states.shape[:-2], self._places.capacity, states.shape[-1]))
+                for states in (keys, values)
+            )
+            self.dtype, self.device, self.is_initialized, self._made = keys.dtype, keys.device, True, True
+
+    def get_seq_length(self, *args: Any) -> int:
+        return 0  # positions are always given
+
+
+class Places:
+    """Where the tokens of the present pass go: `now` int64 [m] on the device, below `capacity`."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.now = torch.empty(0, dtype=torch.int64)
+
+
+class StaticContext:
+    """A sequence of at most `capacity` tokens. It does not know its length: every pass is told where it begins."""
+
+    def __init__(self, model: PreTrainedModel, forward: Forward, context_length: int | None, capacity: int) -> None:
+        self._model, self._forward, self._device = model, forward, model.get_input_embeddings().weight.device
+        self._places = Places(capacity)
+        layers = model.config.get_text_config(decoder=True).num_hidden_layers
+        self._layers = [_Layer(self._places) for _ in range(layers)]
+        self._cache = Cache(layers=self._layers)
+        self._name = cache_argument(type(model).forward) or ""
+        self._columns = torch.arange(capacity, device=self._device)
+        self._last_position = (context_length or capacity) - 1
+        self._keeps_some = "logits_to_keep" in inspect.signature(type(model).forward).parameters
+
+    @property
+    def capacity(self) -> int:
+        return self._places.capacity
+
+    @torch.inference_mode()
+    def extend(self, ids: Tensor, begin: Tensor, keep: int) -> Tensor:
+        """Logits [keep, vocab_size], float32, after each of the last `keep` of `ids` at places from `begin` on.
+
+        ids int64 [m], begin int64 [1], both on the device; whatever lay at those places and behind is forgotten.
+        """
+        places = begin + self._columns[: len(ids)]
+        self._places.now = places
+        arguments: dict[str, Any] = {
+            self._name: self._cache,
+            "use_cache": True,
+            # Behind the context's end only drafts that are too many are written: they must have some position.
+            "position_ids": places.clamp(max=self._last_position)[None],
+            "attention_mask": (self._columns <= places[:, None])[None, None],
+        }
+        if self._keeps_some:
+            arguments["logits_to_keep"] = keep
+        logits: Tensor = self._model(ids[None], **arguments).logits
+        return logits[0, -keep:].float()
+
+    def prefill(self, ids: Tensor) -> Tensor:
+        """See `model.StaticSequence`."""
+        logits, held = prefilled(self._forward, ids)
+        for layer, (keys, values) in zip(self._layers, held, strict=True):
+            layer.fill(keys, values)
+        return logits

@@ -1,0 +1,200 @@
+"""A whole round as one tensor program: drafts, verification, rewinds and the new tail of the text.
+
+Nothing in `DeviceRound.step` waits for the device or looks at a value, so the program can be
+captured once and replayed: a round then costs one launch and one small copy to the host. The
+sequences are rewound by what `length` says, and by nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from specdec_tui.backends.model import StaticSequence
+from specdec_tui.decoding.device_rules import GREEDY, RULES, Chance, DeviceRule, Drafts
+from specdec_tui.decoding.sampling import PositionNoise, Sampler
+
+_FACTS = 7  # numbers of a round apart from those of its drafts
+
+Fit = Callable[[Tensor], Tensor]
+
+
+Mark = Callable[[Tensor], None]
+"""Writes the time, in nanoseconds of any clock, into an int64 [1] when the device gets there."""
+
+
+def host_mark(place: Tensor) -> None:
+    """For a device that computes as it is told."""
+    place.fill_(time.perf_counter_ns())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What decides the program: a round of at most `gamma` drafts over a vocabulary of `width`.
+
+    `steps` rounds are kept on the device before the host reads them. `fit` brings the drafter's logits [V'] to
+    the target's vocabulary; ids from `drafter_ids` on are unknown to the drafter.
+    """
+
+    gamma: int
+    width: int
+    sampler: Sampler
+    rule: str
+    end_ids: tuple[int, ...]
+    steps: int = 1
+    fit: Fit | None = field(default=None, compare=False)
+    drafter_ids: int = 0
+
+    @property
+    def device_rule(self) -> DeviceRule:
+        return GREEDY if self.sampler.is_greedy else RULES[self.rule]
+
+
+class RoundResult(NamedTuple):
+    """One round as the host sees it. `numbers`: p, q, acceptance and draw of each draft, NaN for none."""
+
+    draft_seconds: float
+    verify_seconds: float
+    drafts: list[int]
+    accepted: int
+    emitted: int
+    score: float
+    sound: bool
+    numbers: list[list[float]]
+
+
+class DeviceRound:
+    """The program and its state. Texts have at least two tokens here: the prompt and the first answer's.
+
+    `drafter` None: drafts come from the host through `give`, or there are none (γ = 0).
+    """
+
+    def __init__(
+        self,
+        target: StaticSequence,
+        drafter: StaticSequence | None,
+        plan: Plan,
+        device: torch.device,
+        mark: Mark = host_mark,
+    ) -> None:
+        self.plan, self.target, self.drafter = plan, target, drafter
+        self._rule, self._mark = plan.device_rule, mark
+        self._noise = PositionNoise(0, plan.width, device)
+        self._length, self._limit, self._prompt, self._taken, self._count, self._slot = (
+            torch.zeros(1, dtype=torch.int64, device=device) for _ in range(6)
+        )
+        self._tail = torch.zeros(2, dtype=torch.int64, device=device)
+        self._given = torch.zeros(plan.gamma, dtype=torch.int64, device=device)
+        self._chance = torch.zeros(self.uniforms, dtype=torch.float64, device=device)
+        self._ends = torch.tensor(plan.end_ids, dtype=torch.int64, device=device)
+        self._places = torch.arange(plan.gamma, device=device)
+        self._out = torch.zeros(plan.steps, _FACTS + 5 * plan.gamma, dtype=torch.float64, device=device)
+        self._marks = torch.zeros(3, dtype=torch.int64, device=device)
+        self.scores = torch.zeros(0)
+        self.rows: Tensor | None = None
+
+    @property
+    def state(self) -> list[Tensor]:
+        """The tensors that a round changes for the next one."""
+        return [self._length, self._tail, self._taken, self._slot]
+
+    @property
+    def uniforms(self) -> int:
+        """Uniform numbers that a run may use up at most."""
+        return (2 * self.plan.gamma + 1) * self.target.capacity if self._rule.uniforms else 0
+
+    def begin(self, ids: Sequence[int], prompt_length: int, limit: int, uniforms: Sequence[float], seed: int) -> None:
+        """Go on behind the text `ids`, of which both sequences hold all but the last; it may grow to `limit`."""
+        self._length.fill_(len(ids))
+        self._tail.copy_(torch.tensor(ids[-2:]))
+        self._limit.fill_(limit)
+        self._prompt.fill_(prompt_length)
+        self._taken.zero_()
+        self._slot.zero_()
+        self._chance[: len(uniforms)].copy_(torch.tensor(uniforms, dtype=torch.float64))
+        self._noise.restart(seed)
+
+    def rewind_results(self) -> None:
+        """Let the results of the next round be the first ones read."""
+        self._slot.zero_()
+
+    def give(self, drafts: Sequence[int]) -> None:
+        """Drafts of the host for the next round, at most γ."""
+        self._count.fill_(len(drafts))
+        self._given[: len(drafts)].copy_(torch.tensor(drafts, dtype=torch.int64))
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """One round. Its row of results goes to the next place of `steps`."""
+        gamma, position = self.plan.gamma, self._length - self._prompt
+        self._mark(self._marks[:1])
+        most = (self._limit - self._length - 1).clamp(0, gamma)
+        ids, rows = self._given, None
+        if self.drafter is None:
+            count = torch.minimum(most, self._count)
+        else:
+            ids, rows = self._draft(self.drafter, position)
+            count = torch.minimum(most, self._until_end(ids))
+        self._mark(self._marks[1:2])
+        block = torch.cat((self._tail[1:], ids))
+        logits = self.target.extend(block, self._length - 1, gamma + 1)
+        self._mark(self._marks[2:])
+        scores = logits if self.plan.sampler.is_greedy else self.plan.sampler.probabilities(logits, whole=True)
+        drawn = count if rows is not None and self._rule.uniforms else torch.zeros_like(count)
+        uniforms = self._uniforms(self._taken + drawn, gamma + 1)
+        found = self._rule.verify(Drafts(ids, rows, count), scores, Chance(uniforms, self._noise, position))
+        if self._rule.uniforms:
+            self._taken.add_(drawn + count + 1)
+        last = block.index_select(0, found.accepted)  # the token before the emitted one
+        score = scores.index_select(0, found.accepted)[0].index_select(0, found.emitted)
+        facts = (found.accepted, found.emitted, count, found.sound, score)
+        row = torch.cat((self._marks.diff(), *(fact.double() for fact in facts), ids, found.numbers.flatten()))
+        self._out.index_copy_(0, self._slot, row[None])
+        self._slot.copy_((self._slot + 1) % self.plan.steps)
+        self._tail.copy_(torch.cat((last, found.emitted)))
+        self._length.add_(found.accepted + 1)
+        self.scores, self.rows = scores, rows
+
+    def _draft(self, drafter: StaticSequence, position: Tensor) -> tuple[Tensor, Tensor]:
+        """γ drafts [γ] and their rows [γ, V]. The drafter reads the last two tokens: it may have missed the first."""
+        plan, drafts, rows = self.plan, [], []
+        feed, place = self._tail, self._length - 2
+        for index in range(plan.gamma):
+            logits = drafter.extend(torch.where(feed < plan.drafter_ids, feed, 0), place, 1)[0]
+            if plan.fit is not None:
+                logits = plan.fit(logits)
+            row = logits if plan.sampler.is_greedy else plan.sampler.probabilities(logits, whole=True)
+            uniform = self._uniforms(self._taken + index, 1)
+            feed = self._rule.draw(row, uniform, self._noise, position + index)
+            place = self._length + index
+            drafts.append(feed)
+            rows.append(row)
+        return torch.cat(drafts), torch.stack(rows)
+
+    def _until_end(self, ids: Tensor) -> Tensor:
+        """Drafts up to and with the first end token, int64 [1]: what follows could never be part of the text."""
+        ended = torch.isin(ids, self._ends).long().cumsum(0)
+        before = torch.cat((torch.zeros_like(ended[:1]), ended[:-1]))
+        return (before == 0).sum(0, keepdim=True)
+
+    def _uniforms(self, first: Tensor, count: int) -> Tensor:
+        if not self._rule.uniforms:
+            return self._chance
+        return self._chance.index_select(0, first + torch.arange(count, device=first.device))
+
+    def read(self, rounds: int) -> list[RoundResult]:
+        """The last `rounds` rounds, waiting for them."""
+        gamma = self.plan.gamma
+        found = []
+        for drafting, verifying, accepted, emitted, count, sound, score, *rest in self._out[:rounds].tolist():
+            n = int(count)
+            numbers = [rest[gamma * (1 + kind) : gamma * (1 + kind) + n] for kind in range(4)]
+            drafts = [int(token) for token in rest[:n]]
+            verdict = (int(accepted), int(emitted), score, bool(sound))
+            found.append(RoundResult(drafting / 1e9, verifying / 1e9, drafts, *verdict, numbers))
+        return found

@@ -1,0 +1,238 @@
+"""The state of one run and its rounds, as the loop plays them: draft, verify, emit and rewind.
+
+What the clock readings contain is part of the definition of every figure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from specdec_tui.backends.model import CausalModel, ModelContext
+from specdec_tui.decoding.drafters import Drafter, DraftSetup, Proposal
+from specdec_tui.decoding.insight import insights
+from specdec_tui.decoding.records import (
+    DraftsProposed,
+    EndReason,
+    Insight,
+    Notice,
+    PrefillDone,
+    Record,
+    RoundVerified,
+    RunEnded,
+    Status,
+    Token,
+)
+from specdec_tui.decoding.rules import Rule, Verdict, chosen
+from specdec_tui.decoding.sampling import Dice, Sampler
+
+
+def kept_length(base: int, accepted: int) -> int:
+    """Tokens the target's context keeps of a pass over [last token, drafts…] behind `base` tokens."""
+    return base + 1 + accepted
+
+
+@dataclass
+class Run:
+    """The state of one run: `ids` is the text so far, of which the target's context holds all but the last."""
+
+    target: CausalModel
+    drafter: Drafter | None
+    sampler: Sampler
+    rule: Rule
+    dice: Dice
+    gamma: int
+    max_new_tokens: int
+    end_ids: frozenset[int]
+    insight: bool
+    clock: Callable[[], float]
+    ids: list[int] = field(default_factory=list)
+    prompt_length: int = 0
+    context: ModelContext | None = None
+    told: str = ""
+
+    def records(
+        self, prompt_ids: Sequence[int], use_cache: bool, cancelled: Callable[[], bool]
+    ) -> Generator[Record, None, RunEnded]:
+        """Generator of all records but the first and the last; it returns the last."""
+        self.ids = list(prompt_ids)
+        self.prompt_length = len(self.ids)
+        if not self.ids:
+            raise ValueError("the prompt has no tokens: there is nothing to continue")
+        end = self._end(cancelled)
+        if end is not None:
+            if end.reason is not EndReason.CANCELLED:
+                yield PrefillDone(None, 0.0)
+            return end
+        yield self._prefill(use_cache)
+        number = 0
+        while (end := self._end(cancelled)) is None:
+            for record in self._play(number):
+                number += isinstance(record, RoundVerified)
+                yield record
+        return end
+
+    def _play(self, number: int) -> Iterator[Record]:
+        """The next round, counted `number`, and what must be said of it."""
+        proposal, draft_seconds = self._propose()
+        yield from self._proposed(number, proposal)
+        yield self._verify(number, proposal, draft_seconds)
+
+    def _proposed(self, number: int, proposal: Proposal) -> Iterator[Record]:
+        notice = self.drafter.notice if self.drafter else ""
+        if notice and not self.told:
+            self.told = notice
+            yield Notice(notice)
+        if proposal.ids:
+            yield DraftsProposed(
+                number,
+                tuple(Token(t, Status.PENDING, self.position + i) for i, t in enumerate(proposal.ids)),
+            )
+
+    @property
+    def position(self) -> int:
+        """New tokens so far: the place of the next one."""
+        return len(self.ids) - self.prompt_length
+
+    @property
+    def room(self) -> int:
+        """Tokens the text can still grow by: what length and context leave."""
+        limit = self.target.context_length
+        left = self.max_new_tokens - self.position
+        return left if limit is None else min(left, limit - len(self.ids))
+
+    def _end(self, cancelled: Callable[[], bool]) -> RunEnded | None:
+        if self.position and self.ids[-1] in self.end_ids:
+            return RunEnded(EndReason.END_TOKEN)
+        if self.position >= self.max_new_tokens:
+            return RunEnded(EndReason.LENGTH)
+        if self.room <= 0:
+            limit = self.target.context_length
+            what = (
+                "prompt and new tokens fill"
+                if self.position
+                else f"the prompt of {len(self.ids)} tokens leaves no room in"
+            )
+            return RunEnded(EndReason.CONTEXT, f"{what} the target's context of {limit} tokens")
+        return RunEnded(EndReason.CANCELLED) if cancelled() else None
+
+    def _prefill(self, use_cache: bool) -> PrefillDone:
+        begin = self.clock()
+        capacity = len(self.ids) + self.room
+        self.context = self.target.open(use_cache=use_cache, capacity=capacity)
+        scores = self._scores(self.context.extend(self.ids, keep=1))
+        if self.drafter:
+            self.drafter.start(self.ids, self._setup(capacity, use_cache))
+        first = self.rule.draw(scores[0], 0, self.dice)
+        self.ids.append(first)
+        if self.drafter:
+            self.drafter.settle(self.ids, self.prompt_length, scores)
+        self._synchronize()
+        seconds = self.clock() - begin
+        seen = insights(scores, (), greedy=self.sampler.is_greedy)[0] if self.insight else None
+        return PrefillDone(self._emitted(first, Status.SAMPLED, 0, float(scores[0][first]), seen), seconds)
+
+    def _setup(self, capacity: int, use_cache: bool) -> DraftSetup:
+        return DraftSetup(self.sampler, self.rule, self.dice, self.end_ids, capacity, use_cache)
+
+    def _propose(self) -> tuple[Proposal, float]:
+        most = min(self.gamma, self.room - 1)
+        if self.drafter is None or most < 1:
+            return Proposal(), 0.0
+        begin = self.clock()
+        proposal = self.drafter.propose(self.ids, most, self.position)
+        self.drafter.synchronize()
+        seconds = self.clock() - begin
+        proposal.cut_after(self.end_ids)
+        return proposal, seconds
+
+    def _verify(self, number: int, proposal: Proposal, draft_seconds: float) -> RoundVerified:
+        context = self.context
+        assert context is not None, "the prefill comes first"
+        drafts, position, base = proposal.ids, self.position, context.length
+        begin = self.clock()
+        logits = context.extend([self.ids[-1], *drafts], keep=len(drafts) + 1)
+        self.target.synchronize()
+        verified = self.clock()
+        scores = self._scores(logits)
+        verdict = self._judge(proposal, scores)
+        if verdict.accepted < len(drafts):
+            context.rewind(kept_length(base, verdict.accepted))
+        self.ids += drafts[: verdict.accepted]
+        kept = len(self.ids)
+        if verdict.emitted is not None:
+            self.ids.append(verdict.emitted)
+        if self.drafter:
+            self.drafter.settle(self.ids, kept, scores[: verdict.accepted + 1])
+        self._synchronize()
+        end = self.clock()
+        p, q = (verdict.p, verdict.q) if verdict.p or not drafts else chosen(drafts, proposal.rows, scores)
+        verdict = replace(verdict, p=p, q=q)
+        score = 0.0 if verdict.emitted is None else float(scores[verdict.accepted][verdict.emitted])
+        seconds = (draft_seconds, verified - begin, end - verified)
+        return self._round(number, position, proposal, verdict, score, seconds, self._seen(scores, proposal))
+
+    def _seen(self, scores: torch.Tensor, proposal: Proposal) -> Sequence[Insight | None]:
+        if self.insight:
+            return insights(scores, proposal.rows, greedy=self.sampler.is_greedy)
+        return [None] * len(scores)
+
+    def _judge(self, proposal: Proposal, scores: torch.Tensor) -> Verdict:
+        if not proposal.ids:
+            return Verdict(0, self.rule.draw(scores[0], self.position, self.dice))
+        bonus = proposal.ids[-1] not in self.end_ids
+        return self.rule.verify(proposal.ids, proposal.rows, scores, self.position, self.dice, bonus)
+
+    def _round(
+        self,
+        number: int,
+        position: int,
+        proposal: Proposal,
+        verdict: Verdict,
+        score: float,
+        seconds: tuple[float, float, float],
+        seen: Sequence[Insight | None],
+    ) -> RoundVerified:
+        """The record of a round; `score` is the emitted token's. The clock is no longer running."""
+        accepted, drafts = verdict.accepted, proposal.ids
+        none: list[float | None] = [None] * len(drafts)
+        tokens = tuple(
+            Token(
+                draft,
+                _fate(index, accepted),
+                position + index,
+                verdict.p[index],
+                verdict.q[index],
+                (verdict.acceptance or none)[index],
+                (verdict.draws or none)[index],
+                seen[index],
+            )
+            for index, draft in enumerate(drafts)
+        )
+        emitted = None
+        if verdict.emitted is not None:
+            status = Status.SAMPLED if not drafts else Status.BONUS if accepted == len(drafts) else Status.RESAMPLED
+            emitted = self._emitted(verdict.emitted, status, position + accepted, score, seen[accepted])
+        return RoundVerified(number, tokens, emitted, *seconds)
+
+    def _emitted(self, token: int, status: Status, position: int, score: float, seen: Insight | None) -> Token:
+        if math.isnan(score):
+            raise FloatingPointError("the target's scores are not numbers (NaN): try another dtype")
+        return Token(token, status, position, p=1.0 if self.sampler.is_greedy else score, insight=seen)
+
+    def _scores(self, logits: torch.Tensor) -> torch.Tensor:
+        return logits if self.sampler.is_greedy else self.sampler.probabilities(logits)
+
+    def _synchronize(self) -> None:
+        self.target.synchronize()
+        if self.drafter:
+            self.drafter.synchronize()
+
+
+def _fate(index: int, accepted: int) -> Status:
+    if index < accepted:
+        return Status.ACCEPTED
+    return Status.REJECTED if index == accepted else Status.UNVERIFIED

@@ -1,0 +1,83 @@
+"""Captured rounds on a GPU: the records of the same program played step by step, and its clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from test_device_run import DRAFTERS, GREEDY, PROMPT, RULES, assert_same, drafter_of
+from tiny_transformers import tiny_model
+
+from specdec_tui.backends import cuda_graphs
+from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.decoding.device_run import Programs
+from specdec_tui.decoding.loop import decode
+from specdec_tui.decoding.records import Notice, RoundVerified
+from specdec_tui.decoding.sampling import Sampler
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16], ids=["static", "kernels"])
+def pair(request: pytest.FixtureRequest) -> tuple[TransformersModel, TransformersModel]:
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16}
+    networks = [
+        tiny_model("llama", vocab_size=vocab, num_hidden_layers=layers, **sizes).to("cuda", request.param)
+        for vocab, layers in ((64, 2), (60, 1))
+    ]
+    return TransformersModel(networks[0]), TransformersModel(networks[1])
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", DRAFTERS)
+def test_a_captured_run_is_the_run_step_by_step(
+    kind: str, rule: str, pair: tuple[TransformersModel, TransformersModel]
+) -> None:
+    target, small = pair
+    captured, stepwise = Programs(cuda_graphs.capture, cuda_graphs.mark), Programs()
+    for seed, sampler in enumerate((GREEDY, Sampler("multinomial", 1.0), Sampler("topknucleus", 0.9, 20, 0.9))):
+        settings: dict[str, Any] = {"sampler": sampler, "rule": rule, "gamma": 4, "seed": seed, "max_new_tokens": 23}
+        ends = frozenset(range(20, 26))
+        runs = [
+            list(
+                decode(
+                    target,
+                    PROMPT,
+                    strategy="tested",
+                    drafter=drafter_of(kind, target, small),
+                    end_ids=ends,
+                    programs=programs,
+                    **settings,
+                )
+            )
+            for programs in (stepwise, captured, captured)
+        ]
+        assert not any(isinstance(record, Notice) for record in runs[1])
+        assert_same(runs[0], runs[1])
+        assert_same(runs[0], runs[2])
+
+
+def test_a_captured_greedy_run_is_the_plain_run(pair: tuple[TransformersModel, TransformersModel]) -> None:
+    target, small = pair
+    if target.dtype is not torch.float32:
+        pytest.skip("half precision rounds differently in other kernels")
+    for kind in DRAFTERS:
+        programs = Programs(cuda_graphs.capture, cuda_graphs.mark)
+        settings: dict[str, Any] = {"strategy": "tested", "sampler": GREEDY, "gamma": 3, "max_new_tokens": 40}
+        plain, device = (
+            list(decode(target, PROMPT, drafter=drafter_of(kind, target, small), programs=way, **settings))
+            for way in (None, programs)
+        )
+        assert_same(plain, device)
+
+
+def test_the_parts_of_a_round_are_read_from_the_gpus_clock(pair: tuple[TransformersModel, TransformersModel]) -> None:
+    target, small = pair
+    programs = Programs(cuda_graphs.capture, cuda_graphs.mark)
+    settings: dict[str, Any] = {"strategy": "tested", "sampler": GREEDY, "gamma": 4, "max_new_tokens": 60}
+    records = decode(target, PROMPT, drafter=drafter_of("model", target, small), programs=programs, **settings)
+    rounds = [record for record in records if isinstance(record, RoundVerified) and record.drafts]
+    assert len(rounds) > 5
+    for record in rounds:
+        assert 1e-6 < record.draft_seconds < 0.1 and 1e-6 < record.verify_seconds < 0.1

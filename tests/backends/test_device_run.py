@@ -1,0 +1,220 @@
+"""Rounds as one tensor program give the records of the plain loop; here without a graph around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tiny_transformers import tiny_model
+
+from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.static_model import bucket
+from specdec_tui.decoding.device_run import STEPS, Programs
+from specdec_tui.decoding.drafters import Drafter, ModelDrafter
+from specdec_tui.decoding.lookup import LookupDrafter
+from specdec_tui.decoding.loop import decode
+from specdec_tui.decoding.ngram import NgramDrafter, NgramStore
+from specdec_tui.decoding.records import (
+    EndReason,
+    Notice,
+    PrefillDone,
+    Record,
+    RoundVerified,
+    RunEnded,
+    Token,
+    tokens_of,
+)
+from specdec_tui.decoding.sampling import Sampler
+
+PROMPT = [3, 4, 5, 3, 4]
+GREEDY = Sampler("greedy")
+SAMPLERS = [
+    Sampler("multinomial", 1.0),
+    Sampler("topk", 0.7, top_k=9),
+    Sampler("nucleus", 0.9, top_p=0.8),
+    Sampler("topknucleus", 1.3, top_k=20, top_p=0.9),
+]
+RULES = ["rejection", "coupled", "block", "skip-adjustment"]
+DRAFTERS = ["none", "model", "lookup", "ngram"]
+
+
+@pytest.fixture(scope="module")
+def target() -> TransformersModel:
+    return TransformersModel(tiny_model("llama", vocab_size=64, num_hidden_layers=1))
+
+
+@pytest.fixture(scope="module")
+def small() -> TransformersModel:
+    """With fewer tokens than the target has."""
+    return TransformersModel(tiny_model("llama", vocab_size=60, num_hidden_layers=1))
+
+
+def drafter_of(kind: str, target: TransformersModel, small: TransformersModel) -> Drafter | None:
+    match kind:
+        case "model":
+            return ModelDrafter(small, target.vocab_size)
+        case "lookup":
+            return LookupDrafter(3)
+        case "ngram":
+            return NgramDrafter(NgramStore(3), top_k_filler=4)
+    return None
+
+
+def comparable(record: Record) -> Any:
+    """A record without clock readings, its numbers left out: those are compared apart."""
+    match record:
+        case PrefillDone(token=token):
+            return (PrefillDone, token and token.id)
+        case RoundVerified():
+            return (RoundVerified, record.round, [(t.id, t.status, t.position) for t in tokens_of(record)])
+    return record
+
+
+def numbers(token: Token) -> list[float]:
+    return [-1.0 if value is None else value for value in (token.p, token.q, token.acceptance, token.draw)]
+
+
+def assert_same(plain: list[Record], device: list[Record]) -> None:
+    assert [comparable(record) for record in device] == [comparable(record) for record in plain]
+    for one, other in zip(plain, device, strict=True):
+        for mine, theirs in zip(tokens_of(one), tokens_of(other), strict=True):
+            assert numbers(theirs) == pytest.approx(numbers(mine), abs=2e-4)
+
+
+def both(target: TransformersModel, build: Any, programs: Programs, **settings: Any) -> tuple[list[Record], ...]:
+    settings = {"strategy": "tested", "max_new_tokens": 17} | settings
+    return tuple(
+        list(decode(target, PROMPT, drafter=build(), programs=known, **settings)) for known in (None, programs)
+    )
+
+
+@pytest.mark.parametrize("kind", DRAFTERS)
+def test_greedy_records_are_those_of_the_plain_loop(
+    kind: str, target: TransformersModel, small: TransformersModel
+) -> None:
+    programs = Programs()
+    for gamma in (1, 3, 8):
+        for ends in (frozenset[int](), frozenset(range(20, 40))):
+            plain, device = both(
+                target, lambda: drafter_of(kind, target, small), programs, sampler=GREEDY, gamma=gamma, end_ids=ends
+            )
+            assert_same(plain, device)
+            assert not any(isinstance(record, Notice) for record in device)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", DRAFTERS)
+def test_sampled_records_are_those_of_the_plain_loop(
+    kind: str, rule: str, target: TransformersModel, small: TransformersModel
+) -> None:
+    programs = Programs()
+    half = (RULES.index(rule) + DRAFTERS.index(kind)) % 2
+    for seed, sampler in enumerate(SAMPLERS[half::2]):
+        for gamma, ends in ((1, frozenset[int]()), (4, frozenset(range(20, 26)))):
+            plain, device = both(
+                target,
+                lambda: drafter_of(kind, target, small),
+                programs,
+                sampler=sampler,
+                rule=rule,
+                gamma=gamma,
+                end_ids=ends,
+                seed=seed,
+            )
+            assert_same(plain, device)
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2"])
+def test_model_families_run_as_programs(name: str) -> None:
+    model = TransformersModel(tiny_model(name, **({"sliding_window": None} if name == "mistral" else {})))
+    plain, device = both(model, lambda: LookupDrafter(3), Programs(), sampler=GREEDY, gamma=3)
+    assert_same(plain, device)
+    assert not any(isinstance(record, Notice) for record in device)
+
+
+def test_programs_are_made_once_and_lent_to_one_run_at_a_time(target: TransformersModel) -> None:
+    made: list[int] = []
+
+    def capture(step: Any, state: list[torch.Tensor]) -> Any:
+        made.append(len(state))
+        return step
+
+    programs = Programs(capture)
+    settings: dict[str, Any] = {"strategy": "t", "sampler": GREEDY, "max_new_tokens": 9, "programs": programs}
+    first = list(decode(target, PROMPT, **settings))
+    again = list(decode(target, PROMPT, **settings))
+    assert_same(first, again)
+    assert len(made) == 1
+    runs = [decode(target, PROMPT, **settings) for _ in range(2)]
+    turns = list(zip(*runs, strict=True))
+    assert [one for one, _ in turns][-1] == RunEnded(EndReason.LENGTH)
+    for run in range(2):
+        assert_same(first, [turn[run] for turn in turns])
+    assert len(made) == 2
+
+
+def test_a_run_stops_between_reads_and_loses_nothing(target: TransformersModel) -> None:
+    seen: list[Record] = []
+    for record in decode(
+        target,
+        PROMPT,
+        strategy="t",
+        sampler=GREEDY,
+        max_new_tokens=40,
+        programs=Programs(),
+        cancelled=lambda: sum(isinstance(each, RoundVerified) for each in seen) >= STEPS,
+    ):
+        seen.append(record)
+    assert seen[-1] == RunEnded(EndReason.CANCELLED)
+    assert sum(isinstance(record, RoundVerified) for record in seen) == STEPS
+
+
+def test_what_cannot_be_captured_runs_plainly_and_says_why(target: TransformersModel) -> None:
+    windowed = TransformersModel(tiny_model("mistral", sliding_window=8))
+    plain, device = both(windowed, lambda: None, Programs(), sampler=GREEDY)
+    notices = [record.message for record in device if isinstance(record, Notice)]
+    assert notices == ["step by step, not captured: its layers see a sliding window or keep states of their own"]
+    assert_same(plain, [record for record in device if not isinstance(record, Notice)])
+
+    def refuses(step: Any, state: list[torch.Tensor]) -> Any:
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    programs = Programs(refuses)
+    for _ in range(2):
+        plain, device = both(target, lambda: None, programs, sampler=GREEDY)
+        notices = [record.message for record in device if isinstance(record, Notice)]
+        assert notices == ["step by step, not captured: operation not permitted when stream is capturing"]
+        assert_same(plain, [record for record in device if not isinstance(record, Notice)])
+
+
+def test_clock_readings_of_a_round_add_up_to_its_time(target: TransformersModel, small: TransformersModel) -> None:
+    settings: dict[str, Any] = {"strategy": "t", "sampler": GREEDY, "gamma": 3, "max_new_tokens": 20}
+    records = decode(target, PROMPT, drafter=ModelDrafter(small, 64), programs=Programs(), **settings)
+    rounds = [record for record in records if isinstance(record, RoundVerified)]
+    assert len(rounds) > 3
+    for record in rounds[:-1]:
+        assert record.draft_seconds > 0 and record.verify_seconds > 0 and record.other_seconds >= 0
+
+
+def test_a_long_prompt_goes_in_by_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_tui.backends.static_model.PREFILL_CHUNK", 7)
+    model = TransformersModel(tiny_model("llama"))
+    prompt = [(5 * i) % 50 + 3 for i in range(60)]
+    settings: dict[str, Any] = {"strategy": "t", "sampler": GREEDY, "max_new_tokens": 12}
+    assert_same(list(decode(model, prompt, **settings)), list(decode(model, prompt, programs=Programs(), **settings)))
+
+
+@pytest.mark.parametrize("kind", DRAFTERS)
+def test_a_run_may_fill_the_context_to_its_last_token(kind: str, small: TransformersModel) -> None:
+    model = TransformersModel(tiny_model("gpt2", vocab_size=64, n_positions=24))
+    plain, device = both(
+        model, lambda: drafter_of(kind, model, small), Programs(), sampler=GREEDY, gamma=6, max_new_tokens=60
+    )
+    assert isinstance(plain[-1], RunEnded) and plain[-1].reason is EndReason.CONTEXT
+    assert_same(plain, device)
+
+
+@pytest.mark.parametrize(("length", "capacity"), [(1, 256), (256, 256), (257, 512), (2048, 2048), (2049, 4096)])
+def test_capacities_come_in_buckets(length: int, capacity: int) -> None:
+    assert bucket(length) == capacity

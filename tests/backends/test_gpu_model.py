@@ -1,0 +1,89 @@
+"""The GPU's kernels against the models they stand for.
+
+On a GPU, or with Triton and TRITON_INTERPRET=1 (slowly, in NumPy) on a CPU; elsewhere there is nothing to run them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import torch
+from tiny_transformers import tiny_model
+
+GPU = torch.cuda.is_available()
+pytest.importorskip("triton", reason="needs Triton")
+if not GPU and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
+
+from specdec_tui.backends import gpu_model  # noqa: E402
+from specdec_tui.backends.causal_lm import TransformersModel  # noqa: E402
+
+DEVICE = "cuda" if GPU else "cpu"
+# The interpreter multiplies the bits of bfloat16 as if they were numbers.
+DTYPES = [torch.float16, torch.bfloat16] if GPU else [torch.float16]
+SIZES: dict[str, Any] = {"hidden_size": 96, "num_attention_heads": 6, "head_dim": 16, "max_position_embeddings": 512}
+
+
+def opened(kind: str, dtype: torch.dtype, **overrides: Any) -> tuple[TransformersModel, gpu_model.GpuContext]:
+    network = tiny_model(kind, **(SIZES | overrides)).to(DEVICE, dtype)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if parameter.dim() == 1 and not name.endswith("bias"):
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    assert gpu_model.fits(network)
+    model = TransformersModel(network)
+    return model, gpu_model.opener(network, model.forward, 512)(256)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3", "mistral"])
+def test_passes_give_the_logits_of_the_model(kind: str, dtype: torch.dtype) -> None:
+    overrides = {"sliding_window": None} if kind == "mistral" else {}
+    model, context = opened(kind, dtype, **overrides)
+    ids = [(7 * i + 3) % 300 for i in range(90)]
+    tokens = torch.tensor(ids, device=DEVICE)
+
+    def extend(begin: int, end: int, keep: int) -> torch.Tensor:
+        return context.extend(tokens[begin:end], torch.tensor([begin], device=DEVICE), keep)
+
+    expected = model.forward(ids, len(ids))
+    bound = (0.02 if dtype is torch.float16 else 0.15) * expected.abs().max().item()
+    rows = [context.prefill(tokens[:80]), extend(80, 85, 5)]
+    context.extend(tokens[:3], torch.tensor([85], device=DEVICE), 1)  # taken back by what follows
+    rows.append(extend(85, 90, 3))
+    got = torch.cat(rows)
+    assert (got - torch.cat((expected[79:85], expected[87:]))).abs().max().item() <= bound
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_token_in_a_block_has_the_numbers_of_a_token_alone(dtype: torch.dtype) -> None:
+    _, context = opened("llama", dtype)
+    tokens = torch.tensor([(11 * i + 5) % 300 for i in range(49)], device=DEVICE)
+    context.prefill(tokens[:40])
+    block = context.extend(tokens[40:], torch.tensor([40], device=DEVICE), 9)
+    single = [context.extend(tokens[n : n + 1], torch.tensor([n], device=DEVICE), 1) for n in range(40, 49)]
+    assert torch.equal(block, torch.cat(single))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_fused_weights_are_those_of_the_model(dtype: torch.dtype) -> None:
+    network = tiny_model("qwen2", **SIZES).to(DEVICE, dtype)
+    model = TransformersModel(network)
+    before = model.forward([3, 4, 5], 3)
+    bytes_before = sum(parameter.untyped_storage().nbytes() for parameter in network.parameters())
+    gpu_model.fuse(network, 64)
+    assert torch.equal(model.forward([3, 4, 5], 3), before)
+    storages = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in network.parameters()}
+    assert sum(storages.values()) == bytes_before
+
+
+def test_models_of_other_shapes_do_not_fit() -> None:
+    assert not gpu_model.fits(tiny_model("gpt2").half())
+    assert not gpu_model.fits(tiny_model("gemma").half())
+    assert not gpu_model.fits(tiny_model("llama", **SIZES))
+    assert not gpu_model.fits(tiny_model("llama", **(SIZES | {"head_dim": 24})).half())
+    assert not gpu_model.fits(tiny_model("llama", **(SIZES | {"hidden_act": "gelu"})).half())
+    assert not gpu_model.fits(tiny_model("llama", **(SIZES | {"attention_bias": True})).half())
+    assert not gpu_model.fits(tiny_model("llama", **(SIZES | {"mlp_bias": True})).half())
