@@ -94,13 +94,12 @@ def test_greedy_records_are_those_of_the_plain_loop(
     kind: str, target: TransformersModel, small: TransformersModel
 ) -> None:
     programs = Programs()
-    for gamma in (1, 3, 8):
-        for ends in (frozenset[int](), frozenset(range(20, 40))):
-            plain, device = both(
-                target, lambda: drafter_of(kind, target, small), programs, sampler=GREEDY, gamma=gamma, end_ids=ends
-            )
-            assert_same(plain, device)
-            assert not any(isinstance(record, Notice) for record in device)
+    for gamma, ends in ((1, frozenset[int]()), (3, frozenset(range(20, 40))), (8, frozenset[int]())):
+        plain, device = both(
+            target, lambda: drafter_of(kind, target, small), programs, sampler=GREEDY, gamma=gamma, end_ids=ends
+        )
+        assert_same(plain, device)
+        assert not any(isinstance(record, Notice) for record in device)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -110,19 +109,19 @@ def test_sampled_records_are_those_of_the_plain_loop(
 ) -> None:
     programs = Programs()
     half = (RULES.index(rule) + DRAFTERS.index(kind)) % 2
-    for seed, sampler in enumerate(SAMPLERS[half::2]):
-        for gamma, ends in ((1, frozenset[int]()), (4, frozenset(range(20, 26)))):
-            plain, device = both(
-                target,
-                lambda: drafter_of(kind, target, small),
-                programs,
-                sampler=sampler,
-                rule=rule,
-                gamma=gamma,
-                end_ids=ends,
-                seed=seed,
-            )
-            assert_same(plain, device)
+    cases = zip(SAMPLERS[half::2], ((1, frozenset[int]()), (4, frozenset(range(20, 26)))), strict=True)
+    for seed, (sampler, (gamma, ends)) in enumerate(cases):
+        plain, device = both(
+            target,
+            lambda: drafter_of(kind, target, small),
+            programs,
+            sampler=sampler,
+            rule=rule,
+            gamma=gamma,
+            end_ids=ends,
+            seed=seed,
+        )
+        assert_same(plain, device)
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "qwen2", "qwen3", "gemma", "gpt2"])
