@@ -68,6 +68,17 @@ def test_samples_follow_the_tempered_distribution_and_the_cut() -> None:
     assert torch.equal(greedy, ids[:, 0])
 
 
+def test_a_vocabulary_may_end_inside_of_a_group() -> None:
+    torch.manual_seed(4)
+    logits = (torch.randn(35, generator=torch.Generator().manual_seed(8)) * 2).expand(40_000, 35).contiguous()
+    inverse, cut = torch.ones(40_000), torch.full((40_000,), KEEP_ALL)
+    sampled, ids, probabilities = choose(logits, inverse, cut, *noise(40_000, 35, CPU), 35)
+    expected = logits[0].softmax(0)
+    assert float((torch.bincount(sampled, minlength=35) / 40_000 - expected).abs().max()) < 0.01
+    assert torch.equal(ids[0], expected.topk(35).indices)
+    torch.testing.assert_close(probabilities[0], expected.topk(35).values)
+
+
 def test_ids_above_32767_survive_packing() -> None:
     ids = torch.tensor([0, 32767, 32768, 49151, 65535])
     assert torch.equal(unpack_ids(pack_ids(ids)), ids)

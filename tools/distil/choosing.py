@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 GROUP = 16
@@ -18,8 +19,8 @@ KEEP_ALL = -math.inf
 
 
 def noise(batch: int, vocab: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Exponential variates for `choose` from the device's default generator: [batch, vocab / GROUP], [batch, GROUP]."""
-    groups = torch.empty(batch, vocab // GROUP, device=device).exponential_()
+    """Exponential variates for `choose` from the device's default generator: [batch, groups], [batch, GROUP]."""
+    groups = torch.empty(batch, -(-vocab // GROUP), device=device).exponential_()
     return groups, torch.empty(batch, GROUP, device=device).exponential_()
 
 
@@ -34,6 +35,8 @@ def choose(
     cost more than the model: a group of 16 is drawn by its sum, then a member of it (argmax of p / Exp(1)
     draws from p at both levels), and the top k lies in the k groups of the largest maxima.
     """
+    if logits.shape[1] % GROUP:
+        logits = F.pad(logits, (0, -logits.shape[1] % GROUP), value=-math.inf)
     batch, vocab = logits.shape
     groups = logits.view(batch, vocab // GROUP, GROUP)
     maxima = groups.amax(-1)
