@@ -9,6 +9,9 @@ from distil.conversation import CUT
 from distil.evaluate import table
 from distil.openings import MIXTURE, TEMPERATURES, USER_TEMPERATURE
 
+CARD_MARK = "`tools/distil_drafter.py`"
+"""Words by which a card is known as one of this tool."""
+
 _SORTS = {
     "bare": "the bare chat prefix, so that the target makes up the question as well",
     "question": "a question made from a template and a topic",
@@ -56,7 +59,7 @@ Llama of width {settings["width"]} with {settings["layers"]} layers, {heads}, ML
     if evaluation:
         text += f"""
 ## How well it guesses
-On {evaluation["prompts"]} prompts that training never saw, over answers of the target itself, both models in
+On {evaluation["prompts"]} held-out prompts, over answers of the target itself, both models in
 float32; mean over the prompts, lowest and highest prompt in parentheses. T is the temperature of both
 distributions, and of the answers where these are sampled. The second table replays greedy speculative
 decoding with γ drafts per round. It took {evaluation["seconds"]:g} seconds.
@@ -65,14 +68,16 @@ decoding with γ drafts per round. It took {evaluation["seconds"]:g} seconds.
 """
     text += f"""
 ## How it was made
-By distillation, without any data set, with `tools/distil_drafter.py`.
+By distillation, without any data set, with {CARD_MARK}.
 
 1. The target wrote the text, and its {generation_settings["k"]} largest probabilities at every place were kept.
    Rows began with
 {_indented(mixture)}
 
    Temperatures of the answers: {_temperatures()}; of made-up questions: {USER_TEMPERATURE}. Tokens under
-   {round(100 * math.exp(CUT))} % of the top probability were not sampled. Held-out prompts were excluded.
+   {round(100 * math.exp(CUT))} % of the top probability were not sampled.
+   No question or beginning from a template and no scripted follow-up is a held-out prompt; what the target
+   made up by itself was not compared with these.
 2. The embedding began as the principal components of the target's. The loss of a token is
    {settings["kl"]:g} times the KL divergence from target to drafter (the target's tail as one outcome), plus
    {settings["tv"]:g} times the total variation distance (one minus the acceptance rate), plus

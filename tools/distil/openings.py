@@ -67,7 +67,7 @@ class Opening:
 
 
 def chat_pieces(tokenizer: Any) -> ChatPieces:
-    """Take the tokenizer's chat template apart; ValueError when turns do not end with its end token."""
+    """Take the tokenizer's chat template apart; ValueError where it is none whose turns end with the end token."""
     first, answer, second = _MARKS
     messages = [
         {"role": "user", "content": first},
@@ -103,7 +103,10 @@ def _allowed(templates: Sequence[Template], source: random.Random, excluded: fro
 def make_openings(
     tokenizer: Any, count: int, seed: str, excluded: Iterable[str] = (), longest: int = 128
 ) -> list[Opening]:
-    """`count` openings, the same for the same seed; user turns in `excluded` (held-out prompts) never occur."""
+    """`count` openings, the same for the same seed.
+
+    No question, beginning or follow-up is in `excluded` (held-out prompts); what the target makes up is not looked at.
+    """
     source = random.Random(seed)
     pieces = chat_pieces(tokenizer)
     held_out = frozenset(normal_form(text) for text in excluded)
