@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import argparse
 import gc
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
-from distil.evaluate import EvaluationSettings, evaluate, read_prompts, table
-from distil.export import export
-from distil.files import write_json
+from distil import arguments as reading
+from distil.evaluate import EvaluationSettings, conditions, evaluate, read_prompts, table
+from distil.export import check_out, export
+from distil.files import Refused, brief, read_json, write_json
 from distil.generate import MODES, GenerationSettings, generate
-from distil.llama import from_state, load_llama
+from distil.llama import from_state, load_llama, read_shape
+from distil.openings import chat_pieces
 from distil.student import hugging_face_state
+from distil.target import name_and_licence
 from distil.train import TrainingSettings, load_student, train
 
 _SUITES = Path(__file__).resolve().parents[1] / "specdec_tui" / "benchmark"
@@ -29,40 +33,41 @@ def _tell(line: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
 
 
-def _add_fields(parser: argparse.ArgumentParser, settings: type) -> None:
+def _add_fields(parser: reading.Parser, settings: type) -> None:
     for each in fields(settings):
-        default: Any = each.default
-        parser.add_argument(f"--{each.name.replace('_', '-')}", type=type(default), default=default)
+        parser.add_argument(f"--{each.name.replace('_', '-')}", type=reading.of_field(each), default=each.default)
 
 
 def _values(settings: type, arguments: argparse.Namespace) -> dict[str, Any]:
     return {each.name: getattr(arguments, each.name) for each in fields(settings) if hasattr(arguments, each.name)}
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> reading.Parser:
     """The command line; stages share `--run`, `--target`, `--device`, and candidates share one generation."""
-    parser = argparse.ArgumentParser(prog="distil_drafter.py", description=__doc__)
+    parser = reading.Parser(prog="distil_drafter.py", description=__doc__)
     stages = parser.add_subparsers(dest="stage", required=True)
-    common = argparse.ArgumentParser(add_help=False)
+    common = reading.Parser(add_help=False)
     common.add_argument("--run", type=Path, help="folder that keeps everything of this run")
     common.add_argument("--target", type=Path, required=True, help="Hugging Face folder of the target")
-    common.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    suites = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--device", type=reading.device, default="cuda" if torch.cuda.is_available() else "cpu")
+    suites = reading.Parser(add_help=False)
     suites.add_argument(
         "--prompts",
         type=Path,
         action="append",
         help="JSON lines of held-out prompts (repeatable; default: the suites of the benchmark)",
     )
-    named = argparse.ArgumentParser(add_help=False)
-    named.add_argument("--name", default="drafter", help="name of the candidate")
-    card = argparse.ArgumentParser(add_help=False)
+    named = reading.Parser(add_help=False)
+    named.add_argument("--name", type=reading.plain_name, default="drafter", help="name of the candidate")
+    card = reading.Parser(add_help=False)
     card.add_argument("--out", type=Path, help="folder to write (default: export beside the candidate's checkpoint)")
-    card.add_argument("--target-name", default="HuggingFaceTB/SmolLM2-135M-Instruct")
-    card.add_argument("--target-licence", default="Apache-2.0")
-    writing = argparse.ArgumentParser(add_help=False)
+    card.add_argument(
+        "--target-name", type=reading.one_line, help="MAKER/MODEL for the card (known: the demo target's)"
+    )
+    card.add_argument("--target-licence", type=reading.one_line, help="licence of the target, for the card (as above)")
+    writing = reading.Parser(add_help=False)
     writing.add_argument("--mode", choices=MODES, default=MODES[0], help="fastest way of decoding to try on a GPU")
-    training = argparse.ArgumentParser(add_help=False)
+    training = reading.Parser(add_help=False)
     training.add_argument("--no-compile", action="store_true", help="train without torch.compile")
 
     stage = stages.add_parser("generate", parents=[common, suites, writing], help="the target writes the text")
@@ -74,30 +79,58 @@ def make_parser() -> argparse.ArgumentParser:
     stage = stages.add_parser("evaluate", parents=[common, named, suites], help="acceptance on held-out prompts")
     stage.add_argument("--drafter", type=Path, help="judge this Hugging Face folder instead of a candidate")
     stage.add_argument("--json", type=Path, help="file for the figures (default: beside the candidate's checkpoint)")
-    stage.add_argument("--new-tokens", type=int, default=EvaluationSettings().new_tokens)
-    stage.add_argument("--samples", type=int, default=EvaluationSettings().samples)
+    stage.add_argument("--new-tokens", type=reading.whole(1), default=EvaluationSettings().new_tokens)
+    stage.add_argument("--samples", type=reading.whole(1), default=EvaluationSettings().samples)
     stages.add_parser("export", parents=[common, named, card], help="write the Hugging Face folder")
     stage = stages.add_parser(
         "all", parents=[common, named, suites, card, writing, training], help="all four, in a row"
     )
     for name, value in (("generate", 8.0), ("train", 12.0)):
-        stage.add_argument(f"--{name}-minutes", type=float, default=value)
-        stage.add_argument(f"--{name}-tokens", type=float)
-    stage.add_argument("--generation-batch", type=int, default=GenerationSettings().batch)
-    stage.add_argument("--length", type=int, default=GenerationSettings().length)
+        stage.add_argument(f"--{name}-minutes", type=reading.number(above_zero=True), default=value)
+        stage.add_argument(f"--{name}-tokens", type=reading.amount)
+    stage.add_argument("--generation-batch", type=reading.whole(1), default=GenerationSettings().batch)
+    stage.add_argument("--length", type=reading.whole(1), default=GenerationSettings().length)
     _add_fields(stage, TrainingSettings)
     return parser
 
 
-def _add_budget(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--minutes", type=float, help="wall time of the stage, start included")
-    parser.add_argument("--tokens", type=float, help="exact amount (1e8), for a run that can be repeated")
+def _add_budget(parser: reading.Parser) -> None:
+    parser.add_argument("--minutes", type=reading.number(above_zero=True), help="wall time of the stage with its start")
+    parser.add_argument("--tokens", type=reading.amount, help="exact amount (1e8), for a run that can be repeated")
 
 
-def _budget(tokens: float | None, minutes: float | None) -> tuple[int | None, float | None]:
-    if not tokens and not minutes:
-        raise SystemExit("name --minutes or --tokens")
-    return (int(tokens) if tokens else None), minutes
+def _budget(arguments: argparse.Namespace) -> tuple[int | None, float | None]:
+    return arguments.tokens, arguments.minutes
+
+
+def _budget_of(arguments: argparse.Namespace, stage: str) -> tuple[int | None, float | None]:
+    """A number of tokens replaces the minutes, so that the run can be repeated exactly."""
+    tokens = getattr(arguments, f"{stage}_tokens")
+    return tokens, None if tokens else getattr(arguments, f"{stage}_minutes")
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse, before any work, what one argument alone does not show."""
+    run: Path | None = arguments.run
+    drafter: Path | None = getattr(arguments, "drafter", None)
+    if run is None and drafter is None:
+        raise Refused("name --run")
+    if run is not None and run.exists() and not run.is_dir():
+        raise Refused(f"--run {run} is not a folder")
+    if "tokens" in arguments and arguments.tokens is None and arguments.minutes is None:
+        raise Refused("name --minutes or --tokens")
+    read_shape(arguments.target)
+    if drafter is not None:
+        read_shape(drafter)
+    file: Path | None = getattr(arguments, "json", None)
+    if file is not None and (file.is_dir() or not file.parent.is_dir()):
+        raise Refused(f"--json {file} cannot be written: name a file in a folder that is there")
+    if "out" in arguments:
+        arguments.out = arguments.out or arguments.run / "models" / arguments.name / "export"
+        check_out(arguments.out, arguments.run, arguments.target)
+        arguments.target_name, arguments.target_licence = name_and_licence(
+            arguments.target, arguments.target_name, arguments.target_licence
+        )
 
 
 def _suites(arguments: argparse.Namespace) -> list[Path]:
@@ -114,8 +147,7 @@ def _generate(arguments: argparse.Namespace, settings: GenerationSettings, budge
         torch.cuda.empty_cache()
 
 
-def _train(arguments: argparse.Namespace, budget: tuple[Any, Any]) -> None:
-    settings = TrainingSettings(**_values(TrainingSettings, arguments))
+def _train(arguments: argparse.Namespace, settings: TrainingSettings, budget: tuple[Any, Any]) -> None:
     device = torch.device(arguments.device)
     train(
         arguments.run,
@@ -132,21 +164,26 @@ def _train(arguments: argparse.Namespace, budget: tuple[Any, Any]) -> None:
 def _evaluate(arguments: argparse.Namespace, settings: EvaluationSettings) -> None:
     drafter_folder: Path | None = getattr(arguments, "drafter", None)
     file: Path | None = getattr(arguments, "json", None)
-    if file is None and drafter_folder is None:
+    prompts = read_prompts(_suites(arguments))
+    student = None
+    if drafter_folder is None:
+        student = load_student(arguments.run, arguments.name, arguments.target)
+    if file is None and student is not None:
         file = arguments.run / "models" / arguments.name / "evaluation.json"
-        if file.exists():
+        before = read_json(file).get("conditions")
+        if before == conditions(prompts, settings):
             _tell(f"evaluation of {arguments.name} is finished: {file}")
             return
+        if before:
+            _tell(f"evaluation of {arguments.name} is done anew: its prompts or settings are others than before")
     device = torch.device(arguments.device)
     target = load_llama(arguments.target, device, torch.float32)
     if drafter_folder is not None:
         drafter = load_llama(drafter_folder, device, torch.float32)
-    else:
-        student = load_student(arguments.run, arguments.name, arguments.target)
+    elif student is not None:
         rounded = {name: value.bfloat16() for name, value in hugging_face_state(student).items()}  # as exported
         drafter = from_state(student.shape, rounded, device, torch.float32)
     begun = time.monotonic()
-    prompts = read_prompts(_suites(arguments))
     result = evaluate(target, drafter, _tokenizer(arguments.target), prompts, settings, _tell)
     result["seconds"] = round(time.monotonic() - begun, 1)
     if file is not None:
@@ -155,7 +192,7 @@ def _evaluate(arguments: argparse.Namespace, settings: EvaluationSettings) -> No
 
 
 def _export(arguments: argparse.Namespace) -> None:
-    out: Path = arguments.out or arguments.run / "models" / arguments.name / "export"
+    out: Path = arguments.out
     size = export(arguments.run, arguments.name, arguments.target, out, arguments.target_name, arguments.target_licence)
     _tell(f"{out}: {size / 1e6:.1f} MB of weights")
 
@@ -163,38 +200,53 @@ def _export(arguments: argparse.Namespace) -> None:
 def _tokenizer(folder: Path) -> Any:
     from transformers import AutoTokenizer  # a second of importing that training does not need
 
-    return AutoTokenizer.from_pretrained(folder)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        chat_pieces(tokenizer)
+    except Exception as error:  # files, tokenizers and templates fail in ways of their own
+        raise Refused(f"{folder} has no tokenizer with a chat template that works here ({brief(error)})") from error
+    vocab = read_shape(folder).vocab
+    if len(tokenizer) > vocab:
+        raise Refused(f"{folder} has a tokenizer of {len(tokenizer):,} tokens for a vocabulary of {vocab:,}")
+    return tokenizer
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run one stage, or all; SystemExit with a line of explanation where that is impossible."""
+    """Run one stage, or all; SystemExit with status 2 after a line of explanation where that is impossible."""
     arguments = make_parser().parse_args(words)
-    if arguments.run is None and getattr(arguments, "drafter", None) is None:
-        raise SystemExit("name --run")
-    if arguments.run is not None:
-        arguments.run.mkdir(parents=True, exist_ok=True)
+    try:
+        _check(arguments)
+        _run(arguments)
+    except Refused as refusal:
+        _leave(2, str(refusal))
+    except OSError as error:
+        _leave(2, f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except KeyboardInterrupt:
+        _leave(130, "stopped; the same command goes on from here")
+
+
+def _leave(status: int, why: str) -> NoReturn:
+    print(f"distil_drafter.py: {' '.join(why.split())}", file=sys.stderr, flush=True)
+    raise SystemExit(status)
+
+
+def _run(arguments: argparse.Namespace) -> None:
     stage = arguments.stage
     if stage == "generate":
-        settings = GenerationSettings(**_values(GenerationSettings, arguments))
-        _generate(arguments, settings, _budget(arguments.tokens, arguments.minutes))
+        _generate(arguments, GenerationSettings(**_values(GenerationSettings, arguments)), _budget(arguments))
     elif stage == "train":
-        _train(arguments, _budget(arguments.tokens, arguments.minutes))
+        _train(arguments, TrainingSettings(**_values(TrainingSettings, arguments)), _budget(arguments))
     elif stage == "evaluate":
         _evaluate(arguments, EvaluationSettings(new_tokens=arguments.new_tokens, samples=arguments.samples))
     elif stage == "export":
         _export(arguments)
     else:
+        trained = TrainingSettings(**_values(TrainingSettings, arguments))
         written = GenerationSettings(batch=arguments.generation_batch, length=arguments.length, seed=arguments.seed)
         _generate(arguments, written, _budget_of(arguments, "generate"))
-        _train(arguments, _budget_of(arguments, "train"))
+        _train(arguments, trained, _budget_of(arguments, "train"))
         _evaluate(arguments, EvaluationSettings())
         _export(arguments)
-
-
-def _budget_of(arguments: argparse.Namespace, stage: str) -> tuple[int | None, float | None]:
-    """A number of tokens replaces the minutes, so that the run can be repeated exactly."""
-    tokens = getattr(arguments, f"{stage}_tokens")
-    return _budget(tokens, None if tokens else getattr(arguments, f"{stage}_minutes"))
 
 
 if __name__ == "__main__":

@@ -85,5 +85,5 @@ def finished_run(target_folder: Path, suite_file: Path, tmp_path_factory: pytest
     main(
         ["evaluate", *common, "--name", "toy", "--prompts", str(suite_file), "--new-tokens", "8", "--samples", "2"],
     )
-    main(["export", *common, "--name", "toy"])
+    main(["export", *common, "--name", "toy", "--target-name", "maker/toy", "--target-licence", "MIT"])
     return run

@@ -10,7 +10,7 @@ import torch
 from distil.choosing import GREEDY, KEEP_ALL, choose, noise
 from distil.decoder import Decoder, float_logits
 from distil.evaluate import answer, read_prompts
-from distil.files import load_tensors
+from distil.files import Refused, load_tensors
 from distil.generate import Author, GenerationSettings, generate
 from distil.llama import hidden_states, load_llama
 from distil.openings import ANSWER, MIXTURE, RAW, USER, make_openings
@@ -145,7 +145,7 @@ def test_generation_goes_on_after_an_interruption(target_folder: Path, tokenizer
     changed = parts[0].stat().st_mtime_ns
     write(tmp_path / "parts", 3 * 64)
     assert parts[0].stat().st_mtime_ns == changed
-    with pytest.raises(SystemExit, match="other settings"):
+    with pytest.raises(Refused, match="other settings"):
         generate(
             tmp_path / "parts",
             target_folder,

@@ -122,12 +122,14 @@ def test_training_makes_the_student_more_like_the_target(
     assert {"agreed", "tokens_per_second", "held_out_loss", "held_out_accepted", "held_out_agreed"} <= set(log[-1])
 
 
-def test_a_finished_stage_does_nothing(finished_run: Path, target_folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_finished_stage_does_nothing(
+    finished_run: Path, target_folder: Path, suite_file: Path, capsys: pytest.CaptureFixture
+) -> None:
     common = ["--run", str(finished_run), "--target", str(target_folder), "--device", "cpu", "--name", "toy"]
     checkpoint = finished_run / "models" / "toy" / "checkpoint.pt"
     before = checkpoint.stat().st_mtime_ns
     main(["train", *common, *TOY_TRAINING, "--tokens", "1536"])
-    main(["evaluate", *common])
+    main(["evaluate", *common, "--prompts", str(suite_file), "--new-tokens", "8", "--samples", "2"])
     assert checkpoint.stat().st_mtime_ns == before
     assert capsys.readouterr().out.count("is finished") == 2
 
@@ -167,8 +169,7 @@ def test_big_weights_are_divided_into_files_that_load_again(
 
 def test_the_card_names_licence_settings_and_figures(finished_run: Path) -> None:
     card = (finished_run / "models" / "toy" / "export" / "README.md").read_text(encoding="utf-8")
-    assert "license: apache-2.0" in card and "HuggingFaceTB/SmolLM2-135M-Instruct (Apache-2.0)" in card
-    assert "| seed | 1 |" in card and "| tokens per second |" in card
+    assert "license: mit" in card and "maker/toy (MIT)" in card and "| tokens per second |" in card
     assert "greedy answers: Σ min(p, q), T = 1" in card and "sampled answers: Σ min(p, q), T = 0.7" in card
     assert "2 % of the top probability" in card
 

@@ -1,10 +1,11 @@
-"""Third stage: acceptance on prompts that training never saw, by kind and with its spread."""
+"""Third stage: acceptance on held-out prompts, by kind and with its spread."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 
 from distil.decoder import Decoder
+from distil.files import Refused, brief
 from distil.llama import Llama, hidden_states
 from distil.openings import chat_pieces
 from distil.speculation import Rounds, replay_rounds
@@ -57,15 +59,39 @@ class PromptFigures:
 
 
 def read_prompts(files: Iterable[Path]) -> list[HeldOutPrompt]:
-    """JSON lines with `prompt` or `turns`, and `category`."""
+    """JSON lines with `prompt` or `turns`, and `category`; Refused when a file holds anything else, or no prompt."""
     prompts = []
     for file in files:
-        for line in file.read_text(encoding="utf-8").splitlines():
-            if line.strip():
-                entry = json.loads(line)
-                turns = entry.get("turns") or [entry["prompt"]]
-                prompts.append(HeldOutPrompt(tuple(turns), entry.get("category", "")))
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Refused(f"the prompts in {file} cannot be read ({brief(error)})") from error
+        found = [_prompt(line, f"line {n} of {file}") for n, line in enumerate(lines, 1) if line.strip()]
+        if not found:
+            raise Refused(f"{file} holds no prompt")
+        prompts += found
     return prompts
+
+
+def _prompt(line: str, place: str) -> HeldOutPrompt:
+    try:
+        entry = json.loads(line)
+        turns, category = entry.get("turns") or [entry["prompt"]], entry.get("category", "")
+    except (ValueError, KeyError, AttributeError) as error:
+        raise Refused(f'{place} is not JSON with "prompt" or "turns"') from error
+    if not (isinstance(turns, list) and all(isinstance(text, str) for text in [*turns, category])):
+        raise Refused(f"{place} has a prompt, turns or category that are not text")
+    return HeldOutPrompt(tuple(turns), category)
+
+
+def conditions(prompts: list[HeldOutPrompt], settings: EvaluationSettings) -> dict[str, Any]:
+    """What figures depend on besides the models, to be kept with them: equal figures have equal conditions."""
+    asked = json.dumps([(prompt.category, prompt.turns) for prompt in prompts], ensure_ascii=False)
+    return {
+        **asdict(settings),
+        "temperatures": list(settings.temperatures),
+        "prompts_sha256": hashlib.sha256(asked.encode()).hexdigest(),
+    }
 
 
 def prompt_ids(tokenizer: Any, turns: Sequence[str], answers: Sequence[str]) -> list[int]:
@@ -148,8 +174,10 @@ def evaluate(
     settings: EvaluationSettings,
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Figures for a pair, both in float32 on one device, as a JSON object (see `summarize`)."""
-    result: dict[str, Any] = {"prompts": len(prompts), "temperatures": {}}
+    """Figures for a pair, both in float32 on one device, as a JSON object (see `conditions` and `summarize`)."""
+    if target.shape.vocab != drafter.shape.vocab:
+        raise Refused(f"the drafter has {drafter.shape.vocab:,} tokens and the target {target.shape.vocab:,}")
+    result: dict[str, Any] = {"conditions": conditions(prompts, settings), "prompts": len(prompts), "temperatures": {}}
     for temperature in settings.temperatures:
         torch.manual_seed(settings.seed)
         figures = _at_temperature(target, drafter, tokenizer, prompts, settings, temperature)

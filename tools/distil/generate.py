@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,10 +16,11 @@ import torch
 from distil.choosing import choose, noise
 from distil.conversation import Conversation
 from distil.decoder import Decoder, as_is, compiled, disagreement, float_logits
-from distil.files import keep_settings, read_json, write_json
-from distil.llama import Llama, load_llama
+from distil.files import Refused, check_settings, read_json, write_json
+from distil.llama import Llama, load_llama, read_config, read_shape
 from distil.openings import Opening, make_openings
-from distil.shards import Rows, pack_ids, save_rows, shard_files
+from distil.shards import MOST_IDS, Rows, pack_ids, save_rows, shard_files
+from distil.target import fingerprint
 
 _TOLERANCE = 0.1  # relative; rounding of bfloat16 gives about 0.02 over 30 layers, a mistake much more
 _LONGEST_OPENING = 128
@@ -149,19 +152,35 @@ def generate(
     """Write shards into `run`/shards until `tokens` or `minutes` (wall time of all calls, start included) are reached.
 
     A shard that exists is never written again; each has seeds of its own, so that an interruption changes nothing.
+    Refused, before anything is written, when the folder was begun with other settings or another target.
     """
     begun = time.monotonic()
     report_file = run / "generation.json"
     folder = run / "shards"
-    folder.mkdir(parents=True, exist_ok=True)
-    keep_settings(run / "generation-settings.json", {**asdict(settings), "target": target.name})
+    held_out = tuple(excluded)
+    recorded = {
+        **asdict(settings),
+        "target_sha256": fingerprint(target),
+        "excluded_sha256": hashlib.sha256("\n".join(sorted(held_out)).encode()).hexdigest(),
+    }
+    present = {int(file.stem) for file in shard_files(folder)}
+    check_settings(run / "generation-settings.json", recorded, begun=bool(present))
+    _check_limits(target, settings)
     report = read_json(report_file)
     per_shard = settings.batch * settings.length
     wanted = -(-tokens // per_shard) if tokens else None
-    present = len(shard_files(folder))
-    over = report.get("finished") and (wanted is None or minutes is not None)
-    if present and (over or (wanted is not None and present >= wanted)):
-        tell(f"generation is finished: {present * per_shard:,} tokens")
+    known = report.get("tokens", 0) // per_shard
+
+    def keep_report(finished: bool, **more: Any) -> None:
+        total = {"tokens": len(present) * per_shard, "budget_minutes": minutes}
+        write_json(report_file, report | {"finished": finished} | total | more)
+
+    enough = report.get("finished") and minutes is not None and minutes <= (report.get("budget_minutes") or 0.0)
+    complete = all(n in present for n in range(known if wanted is None or enough else wanted))
+    if present and complete and (enough or wanted is not None):
+        if not report.get("finished"):  # interrupted after the last shard
+            keep_report(True)
+        tell(f"generation is finished: {len(present) * per_shard:,} tokens")
         return
 
     before = report.get("seconds", 0.0)
@@ -169,46 +188,59 @@ def generate(
     model = load_llama(target, device, dtype)
     modes = MODES[MODES.index(mode) :] if device.type == "cuda" else ("plain",)
     author = make_author(model, settings, int(tokenizer.eos_token_id), modes, tell)
-    held_out = tuple(excluded)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(run / "generation-settings.json", recorded)
 
     def openings(index: int) -> list[Opening]:
         longest = min(settings.length, _LONGEST_OPENING)
         return make_openings(tokenizer, settings.batch, f"{settings.seed}/{index}", held_out, longest)
 
-    started, longest_shard = time.monotonic(), 0.0
+    started, longest_shard, made = time.monotonic(), 0.0, 0
     writing: Future[None] | None = None
 
     def seconds() -> float:
         return before + time.monotonic() - begun
 
+    def keep_progress(finished: bool) -> None:
+        keep_report(
+            finished,
+            seconds=round(seconds(), 2),
+            tokens_per_second=round(made * per_shard / max(1e-9, time.monotonic() - started)),
+            device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+            torch=torch.__version__,
+        )
+
+    missing = (n for n in itertools.count() if n not in present)  # those that were deleted, then new ones
     with ThreadPoolExecutor(2) as pool:  # files and the next openings, while the device works
-        index = first = present
+        index = next(missing)
         coming = pool.submit(openings, index)
         while wanted is None or index < wanted:
-            if minutes is not None and index and seconds() + longest_shard > 60 * minutes:
+            late = minutes is not None and seconds() + longest_shard > 60 * minutes
+            if late and present and index >= known:
                 break
             shard_begun = time.monotonic()
-            now, coming = coming.result(), pool.submit(openings, index + 1)
+            after = next(missing)
+            now, coming = coming.result(), pool.submit(openings, after)
             rows = author.write(now, settings.seed * 1_000_003 + index)
             if writing is not None:
                 writing.result()
             writing = pool.submit(save_rows, folder / f"{index:05d}.pt", rows)
-            index += 1
+            present.add(index)
+            index, made = after, made + 1
             longest_shard = time.monotonic() - shard_begun
-            made = (index - first) * per_shard
-            rate = made / (time.monotonic() - started)
-            write_json(report_file, {"seconds": round(seconds(), 2), "finished": False})
-            tell(f"shard {index}: {index * per_shard:,} tokens, {rate:,.0f} tokens/s")
+            keep_progress(finished=False)
+            rate = made * per_shard / (time.monotonic() - started)
+            tell(f"shard {len(present)}: {len(present) * per_shard:,} tokens, {rate:,.0f} tokens/s")
         if writing is not None:
             writing.result()
-    write_json(
-        report_file,
-        {
-            "finished": True,
-            "seconds": round(seconds(), 2),
-            "tokens": index * per_shard,
-            "tokens_per_second": round((index - first) * per_shard / max(1e-9, time.monotonic() - started)),
-            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-            "torch": torch.__version__,
-        },
-    )
+    keep_progress(finished=True)
+
+
+def _check_limits(target: Path, settings: GenerationSettings) -> None:
+    vocab, places = read_shape(target).vocab, read_config(target).get("max_position_embeddings")
+    if vocab > MOST_IDS:
+        raise Refused(f"{target} has a vocabulary of {vocab:,}: more than {MOST_IDS:,} do not fit the stored rows")
+    if settings.k > vocab:
+        raise Refused(f"--k {settings.k} is more than the target's vocabulary of {vocab:,}")
+    if places and settings.length > places:
+        raise Refused(f"--length {settings.length} is more than the {places:,} places that the target was made for")

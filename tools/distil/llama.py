@@ -12,12 +12,32 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from distil.files import Refused, brief
+
+_PLAIN: dict[str, tuple[Any, ...]] = {
+    "model_type": ("llama",),
+    "architectures": (None, ["LlamaForCausalLM"]),
+    "hidden_act": (None, "silu", "swish"),
+    "attention_bias": (None, False),
+    "mlp_bias": (None, False),
+    "rope_type": (None, "default"),
+    "rope_scaling": (None,),
+    "partial_rotary_factor": (None, 1),
+    "sliding_window": (None,),
+    "layer_types": (None,),
+    "quantization_config": (None,),
+}
+"""What this forward computes: a config that says anything else is of another model."""
+
+_NOT_WEIGHTS = ".rotary_emb.inv_freq"  # old files hold these frequencies too; transformers passes over them
+
 
 class Shape(NamedTuple):
-    """The numbers of a Llama; `theta` is the base of the rotary frequencies.
+    """The numbers of a Llama; `theta` is the base of the rotary frequencies, `tied` means one matrix at both ends.
 
     A named tuple, like the weights, because torch.compile takes these as arguments without ado.
     """
@@ -31,27 +51,61 @@ class Shape(NamedTuple):
     vocab: int
     theta: float
     eps: float
+    tied: bool = True
 
     @staticmethod
     def of_config(config: dict[str, Any]) -> Shape:
-        """Read a Hugging Face config (both places where it may keep the rotary base)."""
-        if config.get("model_type") != "llama":
-            raise ValueError(f"a Llama is needed, this is a {config.get('model_type')}")
-        rope = config.get("rope_parameters") or {}
-        if rope.get("rope_type", "default") != "default" or config.get("rope_scaling"):
-            raise ValueError("rotary scaling is not supported")
-        heads = config["num_attention_heads"]
-        return Shape(
-            width=config["hidden_size"],
-            layers=config["num_hidden_layers"],
-            heads=heads,
-            kv_heads=config.get("num_key_value_heads") or heads,
-            head_dim=config.get("head_dim") or config["hidden_size"] // heads,
-            mlp=config["intermediate_size"],
-            vocab=config["vocab_size"],
-            theta=float(rope.get("rope_theta") or config.get("rope_theta") or 10_000.0),
-            eps=config["rms_norm_eps"],
-        )
+        """Read a Hugging Face config (both places where it may keep what is rotary).
+
+        Refused when it says that the model is more than this forward computes.
+        """
+        given = {**config, **(config.get("rope_parameters") or {})}
+        for name, plain in _PLAIN.items():
+            if given.get(name) not in plain:
+                raise Refused(f"only a plain Llama is supported, and the config has {name} {given.get(name)}")
+        try:
+            heads = given["num_attention_heads"]
+            shape = Shape(
+                width=given["hidden_size"],
+                layers=given["num_hidden_layers"],
+                heads=heads,
+                kv_heads=given.get("num_key_value_heads") or heads,
+                head_dim=given.get("head_dim") or given["hidden_size"] // heads,
+                mlp=given["intermediate_size"],
+                vocab=given["vocab_size"],
+                theta=float(given.get("rope_theta") or 10_000.0),
+                eps=given["rms_norm_eps"],
+                tied=bool(given.get("tie_word_embeddings")),
+            )
+            counts = all(isinstance(count, int) and count > 0 for count in shape[: Shape._fields.index("theta")])
+            fits = counts and not shape.heads % shape.kv_heads and not shape.head_dim % 2
+        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+            raise Refused(f"the config lacks a number or has a wrong one ({brief(repr(error))})") from error
+        if not fits:
+            raise Refused("the config has sizes that do not fit together")
+        return shape
+
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        """Sizes of all tensors of such a model by the names that transformers gives them."""
+        inner, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        sizes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (self.vocab, self.width)}
+        for n in range(self.layers):
+            name = f"model.layers.{n}"
+            sizes |= {
+                f"{name}.input_layernorm.weight": (self.width,),
+                f"{name}.self_attn.q_proj.weight": (inner, self.width),
+                f"{name}.self_attn.k_proj.weight": (keys, self.width),
+                f"{name}.self_attn.v_proj.weight": (keys, self.width),
+                f"{name}.self_attn.o_proj.weight": (self.width, inner),
+                f"{name}.post_attention_layernorm.weight": (self.width,),
+                f"{name}.mlp.gate_proj.weight": (self.mlp, self.width),
+                f"{name}.mlp.up_proj.weight": (self.mlp, self.width),
+                f"{name}.mlp.down_proj.weight": (self.width, self.mlp),
+            }
+        sizes["model.norm.weight"] = (self.width,)
+        if not self.tied:
+            sizes["lm_head.weight"] = (self.vocab, self.width)
+        return sizes
 
 
 class Layer(NamedTuple):
@@ -76,7 +130,11 @@ class Llama(NamedTuple):
 
 
 def from_state(shape: Shape, state: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Llama:
-    """Fuse the tensors of a Hugging Face state dict on `device` in `dtype`."""
+    """Fuse the tensors of a Hugging Face state dict on `device` in `dtype`.
+
+    Refused unless they are all that the shape needs, in its sizes, and nothing else.
+    """
+    _check_tensors(shape, state)
 
     def take(*names: str) -> Tensor:
         return torch.cat([state[name].to(device, dtype) for name in names])
@@ -95,17 +153,68 @@ def from_state(shape: Shape, state: dict[str, Tensor], device: torch.device, dty
             )
         )
     embedding = take("model.embed_tokens.weight")
-    head = take("lm_head.weight") if "lm_head.weight" in state else embedding
+    head = embedding if shape.tied else take("lm_head.weight")
     return Llama(shape, embedding, tuple(layers), take("model.norm.weight"), head)
+
+
+def _check_tensors(shape: Shape, state: dict[str, Tensor]) -> None:
+    needed = shape.tensors()
+    for told, names in (("lack", needed.keys() - state.keys()), ("have unknown", state.keys() - needed.keys())):
+        if names:
+            some = ", ".join(sorted(names)[:3])
+            raise Refused(f"the weights {told} {some}{f' and {len(names) - 3} more' if len(names) > 3 else ''}")
+    for name, size in needed.items():
+        if tuple(state[name].shape) != size or not state[name].is_floating_point():
+            found = f"{list(state[name].shape)} of {state[name].dtype}"
+            raise Refused(f"{name} is {found}, not {list(size)} of floating point")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config.json of a Hugging Face folder."""
+    file = folder / "config.json"
+    if not file.is_file():
+        raise Refused(f"{folder} has no config.json" if folder.is_dir() else f"there is no folder {folder}")
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise Refused(f"{file} is not JSON ({brief(error)})") from error
+    if not isinstance(config, dict):
+        raise Refused(f"{file} is not a JSON object")
+    return config
+
+
+def read_shape(folder: Path) -> Shape:
+    """The shape of a Llama in a Hugging Face folder; Refused when it is none, or has no weights."""
+    config = read_config(folder)
+    try:
+        shape = Shape.of_config(config)
+    except Refused as refusal:
+        raise Refused(f"{folder}: {refusal}") from refusal
+    if not any(folder.glob("*.safetensors")):
+        raise Refused(f"{folder} has no *.safetensors")
+    return shape
 
 
 def load_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Llama:
     """Read a Hugging Face folder (config.json and *.safetensors)."""
-    shape = Shape.of_config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    shape = read_shape(folder)
     state: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
-        state |= load_file(file)
-    return from_state(shape, state, device, dtype)
+        try:
+            part = load_file(file)
+        except SafetensorError as error:
+            raise Refused(f"{file} is damaged ({brief(error)}): fetch it again") from error
+        twice = part.keys() & state.keys()
+        if twice:
+            raise Refused(f"{folder} has {min(twice)} in two files")
+        state |= {name: value for name, value in part.items() if not name.endswith(_NOT_WEIGHTS)}
+    head, embedding = state.get("lm_head.weight"), state.get("model.embed_tokens.weight")
+    if shape.tied and head is not None and embedding is not None and torch.equal(head, embedding):
+        del state["lm_head.weight"]  # one matrix, stored twice
+    try:
+        return from_state(shape, state, device, dtype)
+    except Refused as refusal:
+        raise Refused(f"{folder}: {refusal}") from refusal
 
 
 def rotations(shape: Shape, length: int, device: torch.device) -> tuple[Tensor, Tensor]:

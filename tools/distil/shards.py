@@ -13,6 +13,9 @@ from distil.files import load_tensors, save_tensors
 
 _ID_MASK = 0xFFFF
 
+MOST_IDS = _ID_MASK + 1
+"""Largest vocabulary whose ids can be packed."""
+
 
 def pack_ids(ids: Tensor) -> Tensor:
     """Ids below 65,536 as int16 bit patterns: torch can index those everywhere, unlike uint16."""

@@ -14,10 +14,9 @@ _MATRIX_DEVIATION = 0.02
 
 
 def student_shape(target: Shape, width: int, layers: int, heads: int, kv_heads: int, mlp: int) -> Shape:
-    """A shape with the target's vocabulary, rotary base and norm; ValueError when the heads do not divide the width."""
-    if width % heads or heads % kv_heads or width // heads % 2:
-        raise ValueError(f"{heads} heads with {kv_heads} for keys do not fit a width of {width}")
-    return target._replace(width=width, layers=layers, heads=heads, kv_heads=kv_heads, head_dim=width // heads, mlp=mlp)
+    """A shape with the target's vocabulary, rotary base and norm; its embedding is tied."""
+    sizes = {"width": width, "layers": layers, "heads": heads, "kv_heads": kv_heads, "head_dim": width // heads}
+    return target._replace(**sizes, mlp=mlp, tied=True)
 
 
 def principal_embedding(embedding: Tensor, width: int, source: torch.Generator) -> Tensor:

@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from distil.decoder import as_is, compiled
-from distil.files import keep_settings, load_tensors, read_json, save_tensors, write_json
-from distil.llama import Shape, hidden_states, load_llama
+from distil.files import Refused, check_settings, damaged, load_tensors, read_json, save_tensors, write_json
+from distil.llama import hidden_states, load_llama, read_shape
 from distil.loss import LossWeights, chunk_gradient, fused_head_loss
 from distil.shards import Rows, load_rows, shard_files, unpack_ids
 from distil.student import Student, student_shape
+from distil.target import check_target
 
 _CHECKPOINT_SECONDS = 60.0
 _LOG_EVERY = 50
@@ -51,6 +52,16 @@ class TrainingSettings:
     other_weight: float = 0.25
     held_out: int = 64
     seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Refused when the heads do not divide the width, or nothing is left of the loss."""
+        if self.width % self.heads or self.heads % self.kv_heads or self.width // self.heads % 2:
+            raise Refused(
+                f"{self.heads} heads with {self.kv_heads} for keys do not fit a width of {self.width}: "
+                "heads must divide it into even parts, and kv-heads must divide heads"
+            )
+        if not self.kl + self.tv + self.top:
+            raise Refused("one of --kl, --tv and --top must be above 0")
 
 
 def learning_rate(step: int, total: int | None, settings: TrainingSettings) -> float:
@@ -127,7 +138,10 @@ class Trainer:
 
     @torch.no_grad()
     def held_out(self, rows: Rows) -> dict[str, float]:
-        """Loss, Σ min(p, q) and agreement of the first choice over the answers' tokens of rows not trained on."""
+        """Loss, Σ min(p, q) and agreement of the first choice over the answers' tokens of rows not trained on.
+
+        Empty where there is no such token.
+        """
         model = self.student.as_llama()
         total = torch.zeros(3, device=self.device)
         tokens = 0
@@ -141,7 +155,9 @@ class Trainer:
                 sums, _ = chunk_gradient(hidden[chosen] @ model.head.t(), ids, p, ones, self.weights)
                 total += sums
                 tokens += len(chosen)
-        loss, accepted, agreed = (total / max(1, tokens)).tolist()
+        if not tokens:
+            return {}
+        loss, accepted, agreed = (total / tokens).tolist()
         return {"held_out_loss": loss, "held_out_accepted": accepted, "held_out_agreed": agreed}
 
 
@@ -183,30 +199,41 @@ def train(
 ) -> None:
     """Train candidate `name` in `run`/models/`name` for `tokens`, or for `minutes` with the steps fixed after a while.
 
-    Goes on from its checkpoint; does nothing when the weights are there. `stop_after` ends this call after
-    so many steps, as an interruption would.
+    Goes on from its checkpoint; does nothing when the weights are there. Refused, before anything is written,
+    when the candidate was begun with other settings, another amount or another text. `stop_after` ends this
+    call after so many steps, as an interruption would.
     """
     begun = time.monotonic()
     folder = run / "models" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    keep_settings(folder / "settings.json", asdict(settings))
-    if (folder / "training.json").exists():
+    checkpoint = folder / "checkpoint.pt"
+    budget = {"budget_tokens": tokens, "budget_minutes": minutes}
+    check_settings(folder / "settings.json", asdict(settings) | budget, begun=checkpoint.exists())
+    if checkpoint.exists() and (folder / "training.json").exists():
+        check_target(run, target)
         tell(f"training of {name} is finished")
         return
     files = shard_files(run / "shards")
     if not files:
-        raise SystemExit(f"{run} holds no text yet: generate first")
+        raise Refused(f"{run} holds no text yet: generate first")
+    check_target(run, target)
+    if not read_json(run / "generation.json", needed=["finished"])["finished"]:
+        raise Refused(f"the text in {run} is not finished: the same generate command goes on")
     rows = load_rows(files, device)
     length = rows.tokens.shape[1]
     held = min(settings.held_out, len(rows) // 4)
     if len(rows) - held < settings.batch:
-        raise SystemExit(f"{len(rows)} rows are too few for a batch of {settings.batch}")
+        raise Refused(f"{len(rows) - held} rows are too few for a batch of {settings.batch}")
     teacher = load_llama(target, torch.device("cpu"), torch.float32)
     shape = student_shape(
         teacher.shape, settings.width, settings.layers, settings.heads, settings.kv_heads, settings.mlp
     )
     student = Student(shape, length, settings.seed, teacher.embedding)
     del teacher
+    state = load_tensors(checkpoint) if checkpoint.exists() else None
+    if state is not None and state.get("rows") != len(rows):
+        raise Refused(f"{name} was begun with another amount of text in {run}: train under another name")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "settings.json", asdict(settings) | budget)
 
     def batch_of(step: int) -> Rows:
         return rows.pick(rows_of_step(step, settings.batch, held, len(rows), settings.seed), device)
@@ -216,8 +243,7 @@ def train(
     total = max(1, tokens // per_step) if tokens else None
     first, before = 0, 0.0
     log: list[dict[str, float]] = []
-    if (folder / "checkpoint.pt").exists():
-        state = load_tensors(folder / "checkpoint.pt")
+    if state is not None:
         student.load_state_dict(state["student"])
         trainer.optimizer.load_state_dict(state["optimizer"])
         first, before, total, log = state["step"], state["seconds"], state["total"], state["log"]
@@ -227,10 +253,9 @@ def train(
         return before + time.monotonic() - begun
 
     def save(step: int) -> None:
-        state = {"student": student.state_dict(), "optimizer": trainer.optimizer.state_dict()}
-        save_tensors(
-            folder / "checkpoint.pt", {**state, "step": step, "seconds": seconds(), "total": total, "log": log}
-        )
+        weights = {"student": student.state_dict(), "optimizer": trainer.optimizer.state_dict()}
+        place = {"step": step, "rows": len(rows), "seconds": seconds(), "total": total, "log": log}
+        save_tensors(checkpoint, weights | place)
         (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log), encoding="utf-8")
 
     saved = started = time.monotonic()
@@ -272,6 +297,7 @@ def train(
         if stop_after is not None and step - first >= stop_after:
             return
     save(step)
+    (folder / "evaluation.json").unlink(missing_ok=True)  # of weights that were lost
     write_json(
         folder / "training.json",
         {
@@ -290,13 +316,17 @@ def train(
 
 
 def load_student(run: Path, name: str, target: Path) -> Student:
-    """The trained candidate on the CPU; SystemExit when its training is not finished."""
+    """The trained candidate on the CPU; Refused when its training is not finished or `target` is another one."""
     folder = run / "models" / name
-    settings = read_json(folder / "settings.json")
-    if not (folder / "training.json").exists():
-        raise SystemExit(f"training of {name} is not finished")
-    config = json.loads((target / "config.json").read_text(encoding="utf-8"))
-    sizes = (settings[key] for key in ("width", "layers", "heads", "kv_heads", "mlp"))
-    student = Student(student_shape(Shape.of_config(config), *sizes), 1, 0)
-    student.load_state_dict(load_tensors(folder / "checkpoint.pt")["student"])
+    checkpoint = folder / "checkpoint.pt"
+    if not (checkpoint.exists() and (folder / "training.json").exists()):
+        raise Refused(f"training of {name} is not finished")
+    check_target(run, target)
+    sizes = ("width", "layers", "heads", "kv_heads", "mlp")
+    settings = read_json(folder / "settings.json", needed=sizes)
+    student = Student(student_shape(read_shape(target), *(settings[each] for each in sizes)), 1, 0)
+    try:
+        student.load_state_dict(load_tensors(checkpoint)["student"])
+    except (KeyError, RuntimeError) as error:
+        raise damaged(checkpoint, error) from error
     return student
