@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import torch
 from distil.export import check_out
 from distil.files import Refused, load_tensors
 from distil.llama import Shape, load_llama
-from distil.shards import shard_files
+from distil.shards import load_rows, shard_files
 from distil.target import fingerprint, name_and_licence
 from distil.train import Trainer, TrainingSettings, load_student
 from distil_drafter import main
@@ -250,6 +251,12 @@ def test_damaged_files_of_a_run_are_named(
             told = refuses(*command)
             assert f"{file} is damaged" in told and ("delete it" in told or "start again" in told)
         file.write_bytes(whole)
+    (models / "training.json").rename(run_copy / "kept")
+    whole = (models / "checkpoint.pt").read_bytes()
+    cut_short(models / "checkpoint.pt")
+    assert "checkpoint.pt is damaged" in refuses(*train)
+    (models / "checkpoint.pt").write_bytes(whole)
+    (run_copy / "kept").rename(models / "training.json")
     for file, commands in (
         (run_copy / "generation.json", [export]),
         (run_copy / "generation-settings.json", [generate, train, judge, export]),
@@ -274,6 +281,27 @@ def test_what_was_deleted_is_made_again(run_copy: Path, target_folder: Path, sui
     again = load_student(run_copy, "toy", target_folder).state_dict()
     assert all(torch.equal(value, again[name]) for name, value in weights.items())
     assert not (models / "evaluation.json").exists()
+
+
+def test_generation_by_time_is_finished_until_it_is_given_more(
+    target_folder: Path, suite_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["generate", "--run", str(tmp_path), "--target", str(target_folder), "--device", "cpu"]
+    words = [*common, "--prompts", str(suite_file), "--batch", "2", "--length", "16", "--k", "4", "--minutes"]
+
+    def written(minutes: float) -> list[int]:
+        main([*words, str(minutes)])
+        return [int(file.stem) for file in shard_files(tmp_path / "shards")]
+
+    assert written(1e-6) == [0]
+    main([*words[:-1], "--tokens", "64"])
+    capsys.readouterr()
+    assert written(1e-6) == [0, 1]
+    assert json.loads((tmp_path / "generation.json").read_text(encoding="utf-8"))["tokens_per_second"] > 0
+    (tmp_path / "shards" / "00000.pt").unlink()
+    assert written(1e-6) == [0, 1]  # what was there before is made up for, however late it is
+    assert written(1e-6) == [0, 1] and "is finished: 64 tokens" in capsys.readouterr().out
+    assert len(written(0.05)) > 2
 
 
 def test_a_report_that_an_interruption_left_unfinished_is_made_up_for(
@@ -382,14 +410,10 @@ def test_the_card_names_only_a_target_that_is_known(target_folder: Path, monkeyp
 
 
 def _sha256(file: Path) -> str:
-    import hashlib
-
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def test_nothing_is_reported_of_rows_that_were_not_held_out(finished_run: Path, target_folder: Path) -> None:
-    from distil.shards import load_rows
-
     trainer = Trainer(load_student(finished_run, "toy", target_folder), TrainingSettings(), CPU, lambda part: part)
     rows = load_rows(shard_files(finished_run / "shards"), CPU)
     assert trainer.held_out(rows.pick(torch.arange(0), CPU)) == {}

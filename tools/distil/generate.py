@@ -179,7 +179,7 @@ def generate(
     complete = all(n in present for n in range(known if wanted is None or enough else wanted))
     if present and complete and (enough or wanted is not None):
         if not report.get("finished"):  # interrupted after the last shard
-            keep_report(True)
+            keep_report(finished=True)
         tell(f"generation is finished: {len(present) * per_shard:,} tokens")
         return
 
@@ -233,7 +233,10 @@ def generate(
             tell(f"shard {len(present)}: {len(present) * per_shard:,} tokens, {rate:,.0f} tokens/s")
         if writing is not None:
             writing.result()
-    keep_progress(finished=True)
+    if made:
+        keep_progress(finished=True)
+    else:  # too late for a shard: the speed is that of the earlier ones
+        keep_report(finished=True)
 
 
 def _check_limits(target: Path, settings: GenerationSettings) -> None:
