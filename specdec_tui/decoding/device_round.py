@@ -178,7 +178,7 @@ class DeviceRound:
 
     def _until_end(self, ids: Tensor) -> Tensor:
         """Drafts up to and with the first end token, int64 [1]: what follows could never be part of the text."""
-        ended = torch.isin(ids, self._ends).long().cumsum(0)
+        ended = (ids[:, None] == self._ends).any(1).long().cumsum(0)
         before = torch.cat((torch.zeros_like(ended[:1]), ended[:-1]))
         return (before == 0).sum(0, keepdim=True)
 
