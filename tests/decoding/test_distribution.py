@@ -12,7 +12,8 @@ from tiny_drafters import KINDS, make_drafter
 from tiny_models import table_model
 from truth import agrees
 
-from specdec_tui.decoding import loop, rules
+from specdec_tui.decoding import rules
+from specdec_tui.decoding import run as round_by_round
 from specdec_tui.decoding.sampling import Dice, Sampler, draw_id
 
 VOCAB = 4
@@ -119,5 +120,5 @@ def test_mutant_acceptance_of_any_likely_draft_is_caught(monkeypatch: pytest.Mon
 
 
 def test_mutant_rewind_off_by_one_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "kept_length", lambda base, accepted: base + accepted)
+    monkeypatch.setattr(round_by_round, "kept_length", lambda base, accepted: base + accepted)
     assert not lossless("model", "multinomial", "rejection")

@@ -10,6 +10,7 @@ from tiny_drafters import KINDS, make_drafter
 from tiny_models import FunctionModel, emitted, ended, rounds, run, table_model
 
 from specdec_tui.decoding import loop, rules
+from specdec_tui.decoding import run as round_by_round
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter
 from specdec_tui.decoding.ngram import NgramDrafter, NgramStore
 from specdec_tui.decoding.records import EndReason, Status
@@ -157,8 +158,8 @@ def still_equal(kind: str = "model") -> bool:
 @pytest.mark.parametrize("error", [-1, 1])
 def test_mutant_rewind_off_by_one_is_caught(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
     assert still_equal()
-    right = loop.kept_length
-    monkeypatch.setattr(loop, "kept_length", lambda base, accepted: right(base, accepted) + error)
+    right = round_by_round.kept_length
+    monkeypatch.setattr(round_by_round, "kept_length", lambda base, accepted: right(base, accepted) + error)
     assert not still_equal()
 
 

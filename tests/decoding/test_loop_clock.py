@@ -10,7 +10,7 @@ import torch
 from tiny_drafters import ScriptedDrafter
 from tiny_models import FunctionContext, FunctionModel, rounds, run, run_lazily, scripted_model, table_model
 
-from specdec_tui.decoding import loop
+from specdec_tui.decoding import run as round_by_round
 from specdec_tui.decoding.drafters import ModelDrafter
 from specdec_tui.decoding.records import PrefillDone, Status
 from specdec_tui.decoding.sampling import Sampler
@@ -55,14 +55,14 @@ def test_each_reading_contains_its_own_work_and_nothing_of_the_consumer() -> Non
 
 
 def test_the_clock_is_paused_while_insight_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, right, calls = FakeClock(), loop.insights, []
+    clock, right, calls = FakeClock(), round_by_round.insights, []
 
     def slow_insights(*arguments: Any, **settings: Any) -> Any:
         clock.now += 50.0
         calls.append(1)
         return right(*arguments, **settings)
 
-    monkeypatch.setattr(loop, "insights", slow_insights)
+    monkeypatch.setattr(round_by_round, "insights", slow_insights)
     target = clock.slow(scripted_model(SCRIPT), 1.0)
     records = run(target, [1], ScriptedDrafter(SCRIPT), max_new_tokens=9, insight=True, clock=clock)
     assert len(calls) == 1 + len(rounds(records))
