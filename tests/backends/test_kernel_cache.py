@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numba
@@ -22,9 +23,13 @@ def call() -> float:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    return tmp_path
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    # By the environment: numba reads all of it again whenever any of its variables has changed.
+    with monkeypatch.context() as patch:
+        patch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+        numba.config.reload_config()
+        yield tmp_path
+    numba.config.reload_config()
 
 
 @pytest.mark.parametrize("ending", [".nbi", ".nbc"])
