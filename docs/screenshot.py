@@ -9,11 +9,11 @@ from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.tui.app import SpecdecApp
 
-PROMPT = "List ten things to pack for a weekend camping trip."
+PROMPT = "Why is the sky blue? Explain it to a ten-year-old."
 
 
 async def take(columns: int, lines: int, path: str) -> None:
-    app = SpecdecApp(LocalEngine(), Settings(max_new_tokens=96, gamma=3), ModelChoice())
+    app = SpecdecApp(LocalEngine(), Settings(max_new_tokens=96), ModelChoice())
     async with app.run_test(size=(columns, lines)) as pilot:
         while "ready" not in str(app.header.state):
             await pilot.pause(0.2)
