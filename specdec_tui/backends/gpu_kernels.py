@@ -11,26 +11,24 @@ Imported only where there is Triton.
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import globaltimer  # type: ignore[import-not-found]
 
 
 @triton.jit
-def store_time(place: Any) -> None:
+def store_time(place: tl.tensor) -> None:
     """The GPU's clock in nanoseconds, as int64."""
     tl.store(place, globaltimer())
 
 
 @triton.jit
 def product(
-    x: Any,
-    norm: Any,
-    weight: Any,
-    bias: Any,
-    y: Any,
+    x: tl.tensor,
+    norm: tl.tensor,
+    weight: tl.tensor,
+    bias: tl.tensor,
+    y: tl.tensor,
     epsilon: tl.constexpr,
     shrink: tl.constexpr,
     tokens: tl.constexpr,
@@ -83,10 +81,10 @@ def product(
 
 @triton.jit
 def gated_product(
-    x: Any,
-    norm: Any,
-    weight: Any,
-    y: Any,
+    x: tl.tensor,
+    norm: tl.tensor,
+    weight: tl.tensor,
+    y: tl.tensor,
     epsilon: tl.constexpr,
     shrink: tl.constexpr,
     tokens: tl.constexpr,
@@ -127,15 +125,15 @@ def gated_product(
 
 @triton.jit
 def rotate_and_store(
-    joint: Any,
-    query_norm: Any,
-    key_norm: Any,
-    cosines: Any,
-    sines: Any,
-    begin: Any,
-    queries: Any,
-    keys: Any,
-    values: Any,
+    joint: tl.tensor,
+    query_norm: tl.tensor,
+    key_norm: tl.tensor,
+    cosines: tl.tensor,
+    sines: tl.tensor,
+    begin: tl.tensor,
+    queries: tl.tensor,
+    keys: tl.tensor,
+    values: tl.tensor,
     epsilon: tl.constexpr,
     heads: tl.constexpr,
     key_heads: tl.constexpr,
@@ -182,13 +180,13 @@ def rotate_and_store(
 
 @triton.jit
 def attend(
-    queries: Any,
-    keys: Any,
-    values: Any,
-    begin: Any,
-    parts: Any,
-    highest: Any,
-    sums: Any,
+    queries: tl.tensor,
+    keys: tl.tensor,
+    values: tl.tensor,
+    begin: tl.tensor,
+    parts: tl.tensor,
+    highest: tl.tensor,
+    sums: tl.tensor,
     scale: tl.constexpr,
     tokens: tl.constexpr,
     heads: tl.constexpr,
@@ -244,10 +242,10 @@ def attend(
 
 @triton.jit
 def gather_parts(
-    parts: Any,
-    highest: Any,
-    sums: Any,
-    mixed: Any,
+    parts: tl.tensor,
+    highest: tl.tensor,
+    sums: tl.tensor,
+    mixed: tl.tensor,
     width: tl.constexpr,
     splits: tl.constexpr,
     tile_splits: tl.constexpr,

@@ -35,7 +35,7 @@ class GenerationSettings:
 
     batch: int = 2048
     length: int = 512
-    k: int = 48
+    k: int = 96
     answer_limit: int = 192
     seed: int = 1
 

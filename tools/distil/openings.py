@@ -23,19 +23,18 @@ USER, ANSWER, RAW = 0, 1, 2
 
 _MARKS = ("@FIRST@", "@ANSWER@", "@SECOND@")
 
-# Share, temperature of answers, whether the tail is cut. A deployment is mostly greedy, so half of the
-# answers are nearly so; one part in ten is the untouched distribution of temperature 1.
+# Share, temperature of answers, whether the tail is cut. Most answers have the untouched distribution of
+# temperature 1: it is the one to be guessed, and its texts differ the most. A quarter is (nearly) greedy, as most
+# deployments are.
 TEMPERATURES: tuple[tuple[float, float, bool], ...] = (
-    (0.36, 0.0, True),
-    (0.06, 0.05, True),
-    (0.10, 0.5, True),
-    (0.18, 0.7, True),
-    (0.10, 0.8, True),
-    (0.10, 1.0, True),
-    (0.10, 1.0, False),
+    (0.22, 0.0, True),
+    (0.03, 0.05, True),
+    (0.10, 0.7, True),
+    (0.05, 1.0, True),
+    (0.60, 1.0, False),
 )
 USER_TEMPERATURE = 0.9  # else all bare rows of temperature 0 would be one and the same
-MIXTURE: tuple[tuple[str, float], ...] = (("bare", 0.40), ("question", 0.38), ("beginning", 0.14), ("raw", 0.08))
+MIXTURE: tuple[tuple[str, float], ...] = (("bare", 0.30), ("question", 0.46), ("beginning", 0.16), ("raw", 0.08))
 SCRIPTED_FOLLOW_UPS = 0.4  # share of questions whose second user turn is one of FOLLOW_UPS
 
 
