@@ -1,11 +1,13 @@
 """Kernels of a decoder pass over a few tokens, in Triton, which comes with torch's CUDA builds.
 
 At batch size 1 a pass is bound by reading the weights, so every product reads each weight once
-for all tokens of the block, with the norm before it and the activation or sum behind it in the
-same kernel. Tokens fill one side of a tensor core's tile, whose size does not depend on their
-number: a token's numbers are the same whether it comes alone or in a block of drafts.
+for all tokens of the block. Tokens fill one side of a tensor core's tile, whose size does not
+depend on their number: a token's numbers are the same whether it comes alone or in a block of drafts.
 
 Arrays are contiguous, sizes are compile-time numbers, places in the text are read on the device.
+With `overlap` (programmatic dependent launch, from compute capability 9.0 on) a kernel starts while the one
+before it still runs, asks for its first weights, and waits for the other's end before it reads or writes anything
+else; every kernel of a pass has to do so.
 Imported only where there is Triton.
 """
 
@@ -13,7 +15,13 @@ from __future__ import annotations
 
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
-from triton.language.extra.cuda import globaltimer  # type: ignore[import-not-found]
+from triton.language.extra.cuda import (  # type: ignore[import-not-found]
+    gdc_launch_dependents,
+    gdc_wait,
+    globaltimer,
+)
+
+_LINE = tl.constexpr(64)  # half-precision numbers in a cache line
 
 
 @triton.jit
@@ -23,35 +31,87 @@ def store_time(place: tl.tensor) -> None:
 
 
 @triton.jit
+def _ask_for(
+    weight: tl.tensor, row: tl.tensor, begin: tl.tensor, rows: tl.constexpr, columns: tl.constexpr, ahead: tl.constexpr
+) -> None:
+    """Bring `ahead` columns of some rows of a matrix into the cache, without waiting for them."""
+    line = begin + tl.arange(0, ahead // _LINE) * _LINE
+    place = weight + tl.minimum(row, rows - 1)[:, None] * columns + tl.minimum(line, columns - 1)[None, :]
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [place.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1
+    )
+
+
+@triton.jit
+def normalize(
+    x: tl.tensor,
+    pieces: tl.tensor,
+    norm: tl.tensor,
+    y: tl.tensor,
+    epsilon: tl.constexpr,
+    first: tl.constexpr,
+    tokens: tl.constexpr,
+    columns: tl.constexpr,
+    splits: tl.constexpr,
+    tile_columns: tl.constexpr,
+    overlap: tl.constexpr,
+) -> None:
+    """x += the sum of `pieces`, and y = RMS norm of x with weights `norm`; one program for a token from `first` on.
+
+    x [tokens, columns], pieces [splits, tokens, columns] float32, y [tokens - first, columns]; rounded as
+    transformers does.
+    """
+    if overlap:
+        gdc_launch_dependents()
+        gdc_wait()
+    column = tl.arange(0, tile_columns)
+    inside = column < columns
+    token = first + tl.program_id(0)
+    place = token * columns + column
+    wide = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    if splits > 0:
+        for split in tl.static_range(splits):
+            wide += tl.load(pieces + split * tokens * columns + place, mask=inside, other=0.0)
+        narrow = wide.to(x.dtype.element_ty)
+        tl.store(x + place, narrow, mask=inside)
+        wide = narrow.to(tl.float32)
+    normed = (wide * tl.rsqrt(tl.sum(wide * wide, 0) / columns + epsilon)).to(y.dtype.element_ty)
+    normed = normed * tl.load(norm + column, mask=inside, other=0.0)
+    tl.store(y + tl.program_id(0) * columns + column, normed, mask=inside)
+
+
+@triton.jit
 def product(
     x: tl.tensor,
-    norm: tl.tensor,
     weight: tl.tensor,
     bias: tl.tensor,
     y: tl.tensor,
-    epsilon: tl.constexpr,
-    shrink: tl.constexpr,
     tokens: tl.constexpr,
     rows: tl.constexpr,
     columns: tl.constexpr,
-    normed: tl.constexpr,
     biased: tl.constexpr,
-    added: tl.constexpr,
     tile_tokens: tl.constexpr,
     tile_rows: tl.constexpr,
     tile_columns: tl.constexpr,
+    splits: tl.constexpr,
+    ahead: tl.constexpr,
+    overlap: tl.constexpr,
 ) -> None:
-    """y [tokens, rows] = f(x) @ weight.T (+ bias) (+ y): f is the RMS norm with weights `norm`, or nothing.
+    """y [splits, tokens, rows]: shares of x @ weight.T (+ bias), each over a piece of the columns.
 
-    x [tokens, columns], weight [rows, columns]; one program for `tile_rows` rows. `shrink`, a power of two, keeps
-    the normed numbers small until they are divided by their length.
+    x [tokens, columns]; one program for `tile_rows` rows and a piece.
     """
+    share: tl.constexpr = (columns + splits * tile_columns - 1) // (splits * tile_columns) * tile_columns
     row = tl.program_id(0) * tile_rows + tl.arange(0, tile_rows)
+    split = tl.program_id(1)
+    if overlap:
+        gdc_launch_dependents()
+        _ask_for(weight, row, split * share, rows, columns, ahead)
+        gdc_wait()
     token = tl.arange(0, tile_tokens)
     total = tl.zeros((tile_tokens, tile_rows), tl.float32)
-    squares = tl.zeros((tile_tokens,), tl.float32)
-    for begin in range(0, columns, tile_columns):
-        column = begin + tl.arange(0, tile_columns)
+    for begin in range(0, share, tile_columns):
+        column = split * share + begin + tl.arange(0, tile_columns)
         w = tl.load(
             weight + row[:, None] * columns + column[None, :],
             mask=(row[:, None] < rows) & (column[None, :] < columns),
@@ -62,44 +122,37 @@ def product(
             mask=(token[:, None] < tokens) & (column[None, :] < columns),
             other=0.0,
         )
-        if normed:
-            wide = own.to(tl.float32)
-            squares += tl.sum(wide * wide, 1)
-            scale = tl.load(norm + column, mask=column < columns, other=0.0).to(tl.float32)
-            own = (wide * scale[None, :] * shrink).to(w.dtype)
         total += tl.dot(own, tl.trans(w))
-    if normed:
-        total = total * (tl.rsqrt(squares / columns + epsilon) / shrink)[:, None]
-    place = token[:, None] * rows + row[None, :]
-    inside = (token[:, None] < tokens) & (row[None, :] < rows)
     if biased:
         total += tl.load(bias + row, mask=row < rows, other=0.0).to(tl.float32)[None, :]
-    if added:
-        total += tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
-    tl.store(y + place, total.to(y.dtype.element_ty), mask=inside)
+    place = (split * tokens + token[:, None]) * rows + row[None, :]
+    tl.store(y + place, total.to(y.dtype.element_ty), mask=(token[:, None] < tokens) & (row[None, :] < rows))
 
 
 @triton.jit
 def gated_product(
     x: tl.tensor,
-    norm: tl.tensor,
     weight: tl.tensor,
     y: tl.tensor,
-    epsilon: tl.constexpr,
-    shrink: tl.constexpr,
     tokens: tl.constexpr,
     rows: tl.constexpr,
     columns: tl.constexpr,
     tile_tokens: tl.constexpr,
     tile_rows: tl.constexpr,
     tile_columns: tl.constexpr,
+    ahead: tl.constexpr,
+    overlap: tl.constexpr,
 ) -> None:
-    """y [tokens, rows] = silu(f(x) @ gate.T) * (f(x) @ up.T), f the RMS norm; weight [2 * rows, columns]: gate, up."""
+    """y [tokens, rows] = silu(x @ gate.T) * (x @ up.T); weight [2 * rows, columns] holds gate, then up."""
     row = tl.program_id(0) * tile_rows + tl.arange(0, tile_rows)
+    if overlap:
+        gdc_launch_dependents()
+        _ask_for(weight, row, 0, rows, columns, ahead)
+        _ask_for(weight + rows * columns, row, 0, rows, columns, ahead)
+        gdc_wait()
     token = tl.arange(0, tile_tokens)
     gate = tl.zeros((tile_tokens, tile_rows), tl.float32)
     up = tl.zeros((tile_tokens, tile_rows), tl.float32)
-    squares = tl.zeros((tile_tokens,), tl.float32)
     for begin in range(0, columns, tile_columns):
         column = begin + tl.arange(0, tile_columns)
         place = row[:, None] * columns + column[None, :]
@@ -110,14 +163,9 @@ def gated_product(
             x + token[:, None] * columns + column[None, :],
             mask=(token[:, None] < tokens) & (column[None, :] < columns),
             other=0.0,
-        ).to(tl.float32)
-        squares += tl.sum(own * own, 1)
-        scale = tl.load(norm + column, mask=column < columns, other=0.0).to(tl.float32)
-        narrow = (own * scale[None, :] * shrink).to(first.dtype)
-        gate += tl.dot(narrow, tl.trans(first))
-        up += tl.dot(narrow, tl.trans(second))
-    spread = (tl.rsqrt(squares / columns + epsilon) / shrink)[:, None]
-    gate, up = gate * spread, up * spread
+        )
+        gate += tl.dot(own, tl.trans(first))
+        up += tl.dot(own, tl.trans(second))
     result = gate * tl.sigmoid(gate) * up
     inside = (token[:, None] < tokens) & (row[None, :] < rows)
     tl.store(y + token[:, None] * rows + row[None, :], result.to(y.dtype.element_ty), mask=inside)
@@ -141,6 +189,7 @@ def rotate_and_store(
     half: tl.constexpr,
     capacity: tl.constexpr,
     normed: tl.constexpr,
+    overlap: tl.constexpr,
 ) -> None:
     """Turn queries and keys to their places and write keys and values behind those of the text.
 
@@ -148,6 +197,9 @@ def rotate_and_store(
     capacity, width]; cosines and sines [positions, width / 2] float32; begin int64 [1]. One program for a head
     of a token; `normed`: an RMS norm of every head comes first. width and half are powers of two.
     """
+    if overlap:
+        gdc_launch_dependents()
+        gdc_wait()
     token, head = tl.program_id(0), tl.program_id(1)
     place = tl.load(begin) + token
     source = joint + (token * (heads + 2 * key_heads) + head) * width
@@ -196,6 +248,7 @@ def attend(
     splits: tl.constexpr,
     tile_rows: tl.constexpr,
     tile_keys: tl.constexpr,
+    overlap: tl.constexpr,
 ) -> None:
     """Attention over one share of the text for all query heads of a key head (flash decoding, Dao et al. 2023).
 
@@ -203,6 +256,9 @@ def attend(
     capacity, so that a row's sums do not depend on what else is computed. parts [tokens * heads, splits, width],
     highest and sums [tokens * heads, splits], float32. A share without a token of the text says so by `highest`.
     """
+    if overlap:
+        gdc_launch_dependents()
+        gdc_wait()
     key_head, split = tl.program_id(0), tl.program_id(1)
     group: tl.constexpr = heads // key_heads
     share: tl.constexpr = capacity // splits
@@ -249,8 +305,12 @@ def gather_parts(
     width: tl.constexpr,
     splits: tl.constexpr,
     tile_splits: tl.constexpr,
+    overlap: tl.constexpr,
 ) -> None:
     """mixed [rows, width] from the shares that `attend` left; one program for a row."""
+    if overlap:
+        gdc_launch_dependents()
+        gdc_wait()
     row = tl.program_id(0)
     split, lane = tl.arange(0, tile_splits), tl.arange(0, width)
     real = split < splits

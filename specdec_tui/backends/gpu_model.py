@@ -24,6 +24,9 @@ MOST_TOKENS = 64  # of a pass by these kernels
 _CLASSES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 _ROPE_TYPES = ("default", "linear", "llama3")
 _UNBOUNDED = 32_768  # positions where a model names no limit
+_MANY_ROWS, _FEW_ROWS = 8192, 16  # matrices that are large enough for tiles of more rows; rows of a tile below
+_PROGRAMS = 512  # enough for every multiprocessor to have its share
+_AHEAD = 512  # columns of a tile's rows that are asked for before the kernel before has ended
 _SHARE, _MOST_SHARES = 64, 16  # tokens of the text that one program attends to, at least; programs at most
 
 
@@ -167,6 +170,7 @@ class GpuContext:
         shape = (len(weights.layers), weights.key_heads, capacity, weights.width)
         self._keys, self._values = (torch.zeros(shape, dtype=self._dtype, device=self._device) for _ in range(2))
         self._shares = max(1, min(_MOST_SHARES, capacity // _SHARE))
+        self._overlap = self._device.type == "cuda" and torch.cuda.get_device_capability(self._device) >= (9, 0)
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -180,6 +184,7 @@ class GpuContext:
     def capacity(self) -> int:
         return self._capacity
 
+    @torch.inference_mode()
     def prefill(self, ids: Tensor) -> Tensor:
         """See `model.StaticSequence`: by the loaded model in chunks, whose keys and values are taken over."""
         logits, held = prefilled(self._forward, ids)
@@ -196,13 +201,22 @@ class GpuContext:
             raise ValueError(f"{tokens} tokens are too many for one pass: at most {MOST_TOKENS}")
         heads, key_heads, width = weights.heads, weights.key_heads, weights.width
         x = torch.nn.functional.embedding(ids, weights.embedding)
+        hidden = x.shape[1]
+        normed = torch.empty_like(x)
         joint = self._empty(tokens, (heads + 2 * key_heads) * width)
         queries, mixed = self._empty(tokens, heads * width), self._empty(tokens, heads * width)
         active = self._empty(tokens, weights.layers[0].down.shape[1])
         parts = self._empty(tokens * heads, self._shares, width, dtype=torch.float32)
         highest, sums = (self._empty(tokens * heads, self._shares, dtype=torch.float32) for _ in range(2))
+        # What a layer adds to the stream, as sums over pieces of the columns: the next norm adds them up.
+        pieces = [
+            self._empty(_splits(hidden, columns), tokens, hidden, dtype=torch.float32)
+            for columns in (heads * width, active.shape[1])
+        ]
+        before: Tensor | None = None
         for index, layer in enumerate(weights.layers):
-            self._product(x, layer.qkv, joint, norm=layer.norm_in, bias=layer.qkv_bias)
+            self._normalize(x, before, layer.norm_in, normed)
+            self._product(normed, layer.qkv, joint[None], bias=layer.qkv_bias)
             self._kernels.rotate_and_store[(tokens, heads + 2 * key_heads)](
                 joint,
                 layer.query_norm if len(layer.query_norm) else joint,
@@ -220,7 +234,9 @@ class GpuContext:
                 width // 2,
                 self._capacity,
                 bool(len(layer.query_norm)),
+                self._overlap,
                 num_warps=1,
+                **self._early,
             )
             group = heads // key_heads
             self._kernels.attend[(key_heads, self._shares)](
@@ -240,76 +256,106 @@ class GpuContext:
                 self._shares,
                 max(16, _power(tokens * group)),
                 min(64, self._capacity // self._shares),
+                self._overlap,
+                **self._early,
             )
             self._kernels.gather_parts[(tokens * heads,)](
-                parts, highest, sums, mixed, width, self._shares, _power(self._shares), num_warps=1
+                parts,
+                highest,
+                sums,
+                mixed,
+                width,
+                self._shares,
+                _power(self._shares),
+                self._overlap,
+                num_warps=1,
+                **self._early,
             )
-            self._product(mixed, layer.output, x, added=True)
-            self._gated(x, layer, active)
-            self._product(active, layer.down, x, added=True)
+            self._product(mixed, layer.output, pieces[0])
+            self._normalize(x, pieces[0], layer.norm_mid, normed)
+            self._gated(normed, layer.gate_up, active)
+            self._product(active, layer.down, pieces[1])
+            before = pieces[1]
         logits = self._empty(keep, weights.head.shape[0], dtype=torch.float32)
-        self._product(x[tokens - keep :], weights.head, logits, norm=weights.last_norm)
+        self._normalize(x, before, weights.last_norm, normed[:keep])
+        self._product(normed[:keep], weights.head, logits[None])
         return logits
+
+    @property
+    def _early(self) -> dict[str, bool]:
+        """Launch options."""
+        return {"launch_pdl": True} if self._overlap else {}
 
     def _empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         return torch.empty(shape, dtype=dtype or self._dtype, device=self._device)
 
-    def _product(
-        self,
-        x: Tensor,
-        weight: Tensor,
-        y: Tensor,
-        norm: Tensor | None = None,
-        bias: Tensor | None = None,
-        added: bool = False,
-    ) -> None:
-        tokens, (rows, columns) = len(x), weight.shape
-        tile_rows = 16
-        self._kernels.product[(-(-rows // tile_rows),)](
+    def _normalize(self, x: Tensor, pieces: Tensor | None, norm: Tensor, y: Tensor) -> None:
+        """The last tokens of x, as many as y has."""
+        tokens, columns = x.shape
+        self._kernels.normalize[(len(y),)](
             x,
-            weight if norm is None else norm,
-            weight,
-            weight if bias is None or not len(bias) else bias,
+            x if pieces is None else pieces,
+            norm,
             y,
             self._weights.epsilon,
-            _shrink(weight),
+            tokens - len(y),
+            tokens,
+            columns,
+            0 if pieces is None else len(pieces),
+            _power(columns),
+            self._overlap,
+            num_warps=8,
+            **self._early,
+        )
+
+    def _product(self, x: Tensor, weight: Tensor, y: Tensor, bias: Tensor | None = None) -> None:
+        tokens, (rows, columns) = len(x), weight.shape
+        tile_rows, tile_columns = (_FEW_ROWS, 512) if rows < _MANY_ROWS else (32, 256)
+        biased = bias is not None and bool(len(bias))
+        self._kernels.product[(-(-rows // tile_rows), len(y))](
+            x,
+            weight,
+            bias if biased else weight,
+            y,
             tokens,
             rows,
             columns,
-            norm is not None,
-            bias is not None and bool(len(bias)),
-            added,
+            biased,
             max(16, _power(tokens)),
             tile_rows,
-            256,
-            num_warps=4,
-            num_stages=4,
+            tile_columns,
+            len(y),
+            _AHEAD,
+            self._overlap,
+            num_warps=2,
+            num_stages=3,
+            **self._early,
         )
 
-    def _gated(self, x: Tensor, layer: Layer, y: Tensor) -> None:
+    def _gated(self, x: Tensor, weight: Tensor, y: Tensor) -> None:
         tokens, (rows, columns) = len(x), y.shape[1:] + x.shape[1:]
-        tile_rows = 16
+        tile_rows, tile_columns = 32, 128
         self._kernels.gated_product[(-(-rows // tile_rows),)](
             x,
-            layer.norm_mid,
-            layer.gate_up,
+            weight,
             y,
-            self._weights.epsilon,
-            _shrink(layer.gate_up),
             tokens,
             rows,
             columns,
             max(16, _power(tokens)),
             tile_rows,
-            128,
-            num_warps=4,
+            tile_columns,
+            _AHEAD,
+            self._overlap,
+            num_warps=2,
             num_stages=4,
+            **self._early,
         )
 
 
-def _shrink(weight: Tensor) -> float:
-    """What numbers are scaled by before they are rounded to half precision: float16 has no room for a long stream."""
-    return 1 / 64 if weight.dtype is torch.float16 else 1.0
+def _splits(rows: int, columns: int) -> int:
+    """Pieces of the columns that a product with few rows is cut into, so that its programs keep the whole GPU busy."""
+    return max(1, min(4, _PROGRAMS * _FEW_ROWS // rows, columns // 1024))
 
 
 def _power(number: int) -> int:

@@ -141,6 +141,7 @@ class StaticContext:
         logits: Tensor = self._model(ids[None], **arguments).logits
         return logits[0, -keep:].float()
 
+    @torch.inference_mode()
     def prefill(self, ids: Tensor) -> Tensor:
         """See `model.StaticSequence`."""
         logits, held = prefilled(self._forward, ids)

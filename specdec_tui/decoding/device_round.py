@@ -94,6 +94,7 @@ class DeviceRound:
         self._ends = torch.tensor(plan.end_ids, dtype=torch.int64, device=device)
         self._places = torch.arange(plan.gamma, device=device)
         self._out = torch.zeros(plan.steps, _FACTS + 5 * plan.gamma, dtype=torch.float64, device=device)
+        self._host = torch.empty_like(self._out, device="cpu", pin_memory=device.type == "cuda")
         self._marks = torch.zeros(3, dtype=torch.int64, device=device)
         self.scores = torch.zeros(0)
         self.rows: Tensor | None = None
@@ -190,8 +191,9 @@ class DeviceRound:
     def read(self, rounds: int) -> list[RoundResult]:
         """The last `rounds` rounds, waiting for them."""
         gamma = self.plan.gamma
+        self._host.copy_(self._out)
         found = []
-        for drafting, verifying, accepted, emitted, count, sound, score, *rest in self._out[:rounds].tolist():
+        for drafting, verifying, accepted, emitted, count, sound, score, *rest in self._host[:rounds].tolist():
             n = int(count)
             numbers = [rest[gamma * (1 + kind) : gamma * (1 + kind) + n] for kind in range(4)]
             drafts = [int(token) for token in rest[:n]]

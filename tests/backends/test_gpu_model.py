@@ -38,9 +38,18 @@ def opened(kind: str, dtype: torch.dtype, **overrides: Any) -> tuple[Transformer
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3", "mistral"])
-def test_passes_give_the_logits_of_the_model(kind: str, dtype: torch.dtype) -> None:
-    overrides = {"sliding_window": None} if kind == "mistral" else {}
+@pytest.mark.parametrize(
+    ("kind", "overrides"),
+    [
+        ("llama", {}),
+        ("llama", {"intermediate_size": 2100}),  # wide enough for sums over pieces, the last of them a short one
+        ("qwen2", {}),
+        ("qwen3", {}),
+        ("mistral", {"sliding_window": None}),
+    ],
+    ids=["llama", "wide", "qwen2", "qwen3", "mistral"],
+)
+def test_passes_give_the_logits_of_the_model(kind: str, overrides: dict[str, Any], dtype: torch.dtype) -> None:
     model, context = opened(kind, dtype, **overrides)
     ids = [(7 * i + 3) % 300 for i in range(90)]
     tokens = torch.tensor(ids, device=DEVICE)
