@@ -24,7 +24,8 @@ def capture(step: Callable[[], None], state: list[Tensor]) -> Callable[[], None]
                 step()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # A capture that fails leaves its own stream the current one: the outer context takes the old one back.
+        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
             step()
     for tensor, value in zip(state, kept, strict=True):
         tensor.copy_(value)
