@@ -136,6 +136,19 @@ def test_what_was_not_made_ahead_is_made_by_the_run_which_says_so(make_engine: M
     assert set(checks_of(events).values()) == {LosslessStatus.IDENTICAL}
 
 
+def test_making_a_program_is_no_round_of_an_interleaved_schedule(make_engine: MakeEngine) -> None:
+    settings = replace(FOUR, schedule="interleaved")
+    plain, captured = (
+        [
+            without_numbers(event)
+            for event in make_engine(programs).run("hello", settings, never)
+            if not (isinstance(event, Step) and isinstance(event.record, Capturing))
+        ]
+        for programs in (None, Recorder())
+    )
+    assert captured == plain
+
+
 def test_preparing_reports_each_program_once_and_only_what_is_missing(make_engine: MakeEngine) -> None:
     engine = make_engine(programs := Recorder())
     assert [step.fraction for step in prepare(engine, FOUR)] == [0, pytest.approx(1 / 3), pytest.approx(2 / 3)]
