@@ -1,6 +1,7 @@
 """What does watching cost? Decode tokens/s in the app divided by the same run without a screen.
 
     python benchmarks/app_cost.py [--repeat 3] [--max-new-tokens 97] [--columns 120 --lines 40]
+    python benchmarks/app_cost.py --device cuda [--preset llama3.2] [--dtype bfloat16] [--stepwise]
 
 Two processes hold the same pair: one runs the app in a pseudo-terminal and gets its prompts typed,
 one runs the session alone. Both decode the same tokens, in turns of some rounds: the engine's clock
@@ -8,6 +9,9 @@ stands still while a record is held, so each side waits inside its run for the o
 second of the machine hits both. Who goes first changes from turn to turn. After a turn of the app
 its last painting is waited for, so that it does not disturb the other side; the first turn of each
 prompt has the painting of the cleared panes in it. Figures are the engine's own clock.
+
+On a GPU rounds are captured (`--stepwise`: not), by both sides in the first prompt, which is not
+counted. The target's own rounds are then read a few at a time: turns are whole numbers of such reads.
 """
 
 from __future__ import annotations
@@ -28,11 +32,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median, quantiles
+from typing import Any
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import Event, RoundVerified, RunEnded, Step
 from specdec_tui.session import LocalEngine
-from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.settings import DTYPES, PRESET_NAMES, ModelChoice, Settings
 
 PROMPTS = (
     "Why is the sky blue? Explain it to a ten-year-old.",
@@ -50,9 +55,14 @@ class TurnsEngine(LocalEngine):
     strategy, its rounds and the engine's seconds of the turn; "end" instead when the run is over.
     """
 
-    def __init__(self, go: int, done: int, rounds: int) -> None:
-        super().__init__()
-        self._go, self._done, self._rounds = go, done, rounds
+    def __init__(self, go: int, done: int, rounds: int, *how: Any) -> None:
+        super().__init__(*how)
+        from specdec_tui.decoding.device_run import STEPS
+
+        self._go, self._done, self._rounds = go, done, -(-rounds // STEPS) * STEPS
+
+    def prepare(self, *arguments: object) -> None:
+        """Nothing: the other side is decoding."""
 
     def run(
         self, prompt: str, settings: Settings, cancelled: Callable[[], bool], *, again: bool = False
@@ -108,10 +118,12 @@ class Side:
 
 
 def child(mode: str, go: int, done: int, options: argparse.Namespace) -> int:
-    choice = ModelChoice(target=options.target, drafter=options.drafter, device=options.device)
+    names = ("preset", "target", "drafter", "device", "dtype")
+    choice = ModelChoice(**{name: getattr(options, name) for name in names})
     engine = TurnsEngine(go, done, options.rounds)
     strategies = tuple(options.strategies.split(","))
-    settings = Settings(max_new_tokens=options.max_new_tokens, ignore_eos=True, strategies=strategies)
+    length, captured = options.max_new_tokens, not options.stepwise
+    settings = Settings(max_new_tokens=length, ignore_eos=True, strategies=strategies, capture=captured)
     if mode == "app":
         from specdec_tui.tui.app import run_app
 
@@ -129,12 +141,15 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--max-new-tokens", type=int, default=97)
     parser.add_argument("--strategies", default="target,speculative,ngram,lookup")
-    parser.add_argument("--rounds", type=int, default=16, help="rounds of a turn")
+    parser.add_argument("--rounds", type=int, default=16, help="rounds of a turn, at least")
     parser.add_argument("--columns", type=int, default=120)
     parser.add_argument("--lines", type=int, default=40)
-    parser.add_argument("--target", default="", help="another target than the demo's, with --drafter")
+    parser.add_argument("--preset", default="demo", choices=PRESET_NAMES)
+    parser.add_argument("--target", default="", help="another target than the preset's, with --drafter")
     parser.add_argument("--drafter", default="")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="auto", choices=DTYPES)
+    parser.add_argument("--stepwise", action="store_true", help="do not capture rounds, for comparison")
     parser.add_argument("--child", nargs=3, metavar=("MODE", "GO", "DONE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -171,7 +186,8 @@ def main() -> int:
         screen.extend(os.read(terminal, 65536))
         return True
 
-    session.stdout.readline()
+    if not session.stdout.readline():
+        return 1  # it has said why it could not load the pair
     while b"ready" not in screen:
         drain()
     turns: dict[str, list[tuple[int, float, float]]] = {}

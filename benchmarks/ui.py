@@ -61,6 +61,9 @@ class FastEngine:
     def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
         return PairInfo(ModelInfo("scripted", "cpu", "float32", "none", 1, 4, None), None, False)
 
+    def prepare(self, *arguments: object) -> None:
+        return
+
     def new_chat(self) -> None:
         return
 

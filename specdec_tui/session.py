@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from specdec_tui.backends.pair import LoadError, PairInfo, Progress, PromptError, ReportProgress
 from specdec_tui.backends.threads import prepare_threads
 from specdec_tui.decoding.records import (
     EMITTED,
+    Capturing,
     Checked,
     DraftsProposed,
     EndReason,
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
     from specdec_tui.backends.loading import Pair
     from specdec_tui.backends.model import CausalModel
     from specdec_tui.backends.tokenizer import IncrementalText, PromptTokenizer
+    from specdec_tui.decoding.device_run import Need, Programs
     from specdec_tui.decoding.drafters import Drafter
     from specdec_tui.decoding.ngram import NgramStore
     from specdec_tui.decoding.sampling import Sampler
 
 
 WARM_PROMPT = 8  # tokens of the context that block lengths are warmed up in
+SHORT_PROMPT = 64  # tokens of a prompt that programs made ahead have room for
 
 
 class Engine(Protocol):
@@ -50,6 +53,10 @@ class Engine(Protocol):
 
     def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
         """Load a pair and make it the current one. LoadError leaves the previous pair in place."""
+        ...
+
+    def prepare(self, settings: Settings, cancelled: Callable[[], bool], progress: ReportProgress) -> None:
+        """Make ahead what runs with these settings need and there is not yet; ends early when `cancelled`."""
         ...
 
     def run(
@@ -116,12 +123,25 @@ class _Run:
         return (*self.text.push(accepted), *self.text.peek(refused), *self.text.push(last))
 
 
-class LocalEngine:
-    """The engine over models loaded into this process."""
+def captured_on_one_gpu(pair: Pair) -> Programs | None:
+    """How the rounds of a pair are played: captured where all of it is on one GPU, elsewhere (None) step by step."""
+    devices = {model.device for model in (pair.target, pair.drafter) if model is not None}
+    if len(devices) > 1 or devices.pop().type != "cuda":
+        return None
+    from specdec_tui.backends import cuda_graphs
+    from specdec_tui.decoding.device_run import Programs
 
-    def __init__(self) -> None:
+    return Programs(cuda_graphs.capture, cuda_graphs.mark)
+
+
+class LocalEngine:
+    """The engine over models loaded into this process. `programs_of` says how the rounds of a pair are played."""
+
+    def __init__(self, programs_of: Callable[[Pair], Programs | None] = captured_on_one_gpu) -> None:
         prepare_threads()
+        self._programs_of = programs_of
         self._pair: Pair | None = None
+        self._programs: Programs | None = None
         self._history: list[tuple[str, str]] = []
         self._store: NgramStore | None = None
         self._warm: set[tuple[str, int, bool]] = set()
@@ -130,13 +150,57 @@ class LocalEngine:
     def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
         progress(Progress("Starting torch"))
         from specdec_tui.backends.loading import load_pair
+        from specdec_tui.backends.memory import give_back
 
-        pair = load_pair(choice, progress)
-        self._pair = pair
+        if self._programs is not None:
+            self._programs = None  # the new pair needs their memory more than a refused load needs them
+            give_back()
+        replaces = self._pair is not None
+        try:
+            self._pair = pair = load_pair(choice, progress)
+        finally:
+            self._programs = None if self._pair is None else self._programs_of(self._pair)
         self._store = None
         self._warm.clear()
         self.new_chat()
+        if replaces:
+            give_back()
         return pair.info
+
+    def prepare(self, settings: Settings, cancelled: Callable[[], bool], progress: ReportProgress) -> None:
+        pair, programs = self._pair, self._programs
+        if pair is None or programs is None or not (settings.capture and settings.cache):
+            return
+        needs, held = self._needs(pair, settings), []
+        try:
+            for index, need in enumerate(needs):
+                if cancelled():
+                    return
+                if not programs.settled(need):
+                    progress(Progress("Capturing rounds", index / len(needs)))
+                with suppress(ValueError):  # told by the run that needs it
+                    held.append(programs.lend(need))
+        finally:
+            for program in held:
+                programs.take_back(program)
+
+    def _needs(self, pair: Pair, settings: Settings) -> list[Need]:
+        """What the next run needs if it is a short prompt behind the conversation so far."""
+        from specdec_tui.decoding.device_run import need_of
+
+        before: list[int] = []
+        with suppress(ValueError):
+            before, _ = pair.tokenizer.encode("", self._history if settings.chat else (), settings.chat)
+        room = len(before) + SHORT_PROMPT + settings.max_new_tokens
+        needs: list[Need] = []
+        for name in settings.strategies:
+            with suppress(ValueError):  # told by the run
+                model, drafter = _parts(pair, name, settings, None)
+                capacity = min(room, model.context_length or room)
+                needs.append(need_of(model, drafter, **_round_settings(pair, settings), capacity=capacity))
+        if settings.schedule == "interleaved":
+            return needs  # all of them at once, also the same one twice
+        return list({need.key: need for need in needs}.values())
 
     def new_chat(self) -> None:
         self._history.clear()
@@ -153,7 +217,6 @@ class LocalEngine:
             ids, text = pair.tokenizer.encode(prompt, before if settings.chat else (), settings.chat)
         except ValueError as error:
             raise PromptError(str(error)) from error
-        self._warm_up(pair, settings, cancelled)
         if settings.reset_in_between:
             self._store = None
         runs = [
@@ -178,45 +241,39 @@ class LocalEngine:
         self, pair: Pair, name: str, ids: list[int], text: str, settings: Settings, cancelled: Callable[[], bool]
     ) -> _Run:
         from specdec_tui.decoding.loop import decode
-        from specdec_tui.decoding.strategies import STRATEGIES as ROWS
 
-        model = pair.drafter if ROWS[name].runs_on == "drafter" else pair.target
+        records: Iterator[Record]
         try:
-            drafter = self._drafter(pair, name, settings)
+            model, drafter = _parts(pair, name, settings, self._store_for(settings))
+            unknown = [token for token in ids if token >= model.vocab_size]
+            if unknown:
+                whose = "drafter" if model is pair.drafter else "target"
+                raise ValueError(f"the prompt has tokens that the {whose} does not know: {unknown[:3]}")
         except ValueError as error:
             records = _refused(name, len(ids), settings, str(error))
         else:
-            assert model is not None, "a strategy that runs on the drafter needs one"
-            unknown = [token for token in ids if token >= model.vocab_size]
-            if unknown:
-                message = f"the prompt has tokens that the {ROWS[name].runs_on} does not know: {unknown[:3]}"
-                records = _refused(name, len(ids), settings, message)
-                return _Run(name, records, pair.tokenizer, pair.tokenizer.stream(), text)
             records = decode(
                 model,
                 ids,
                 strategy=name,
                 drafter=drafter,
-                sampler=_sampler(settings),
-                rule=settings.rule,
-                gamma=settings.gamma,
                 max_new_tokens=settings.max_new_tokens,
-                end_ids=frozenset() if settings.ignore_eos else pair.end_ids,
                 seed=settings.seed,
                 use_cache=settings.cache,
-                insight=settings.insight,
                 cancelled=cancelled,
+                programs=self._programs if settings.capture else None,
+                warm_up=lambda: self._warm_up(pair, settings, cancelled),
+                **_round_settings(pair, settings),
             )
         return _Run(name, records, pair.tokenizer, pair.tokenizer.stream(), text)
 
-    def _drafter(self, pair: Pair, name: str, settings: Settings) -> Drafter | None:
-        from specdec_tui.decoding.strategies import Parts, build_drafter, new_store
+    def _store_for(self, settings: Settings) -> NgramStore:
+        from specdec_tui.decoding.strategies import new_store
 
         wanted = (settings.ngram_order, settings.ngram_storage)
         if self._store is None or (self._store.order, self._store.storage) != wanted:
             self._store = new_store(settings)
-        parts = Parts(settings, pair.target.vocab_size, pair.drafter, pair.shared_ids, self._store)
-        return build_drafter(name, parts)
+        return self._store
 
     def _warm_up(self, pair: Pair, settings: Settings, cancelled: Callable[[], bool]) -> None:
         """Every block length a round can have, once, untimed: kernels pick their plans on first sight.
@@ -235,7 +292,7 @@ class LocalEngine:
         self, pair: Pair, ids: list[int], runs: list[_Run], settings: Settings, stopped: bool
     ) -> Iterator[Checked]:
         """The lossless check of every run. A cancelled prompt is compared, but costs no further pass."""
-        from specdec_tui.decoding.loop import describe_error
+        from specdec_tui.decoding.errors import describe_error
         from specdec_tui.decoding.lossless import check, near_tie_bound
 
         bound = near_tie_bound(pair.target.dtype)
@@ -310,6 +367,28 @@ def _ended_rightly(run: _Run, end_ids: frozenset[int], settings: Settings) -> bo
     return full and not ends
 
 
+def _parts(pair: Pair, name: str, settings: Settings, store: NgramStore | None) -> tuple[CausalModel, Drafter | None]:
+    """The model that a strategy runs on, and what drafts for it. ValueError when there is no such thing."""
+    from specdec_tui.decoding.strategies import STRATEGIES as ROWS
+    from specdec_tui.decoding.strategies import Parts, build_drafter
+
+    drafter = build_drafter(name, Parts(settings, pair.target.vocab_size, pair.drafter, pair.shared_ids, store))
+    model = pair.drafter if ROWS[name].runs_on == "drafter" else pair.target
+    assert model is not None, "a strategy that runs on the drafter needs one"
+    return model, drafter
+
+
+def _round_settings(pair: Pair, settings: Settings) -> dict[str, Any]:
+    """What decides the rounds of every strategy, and so the programs that play them."""
+    return {
+        "sampler": _sampler(settings),
+        "rule": settings.rule,
+        "gamma": settings.gamma,
+        "end_ids": frozenset() if settings.ignore_eos else pair.end_ids,
+        "insight": settings.insight,
+    }
+
+
 def _sampler(settings: Settings) -> Sampler:
     from specdec_tui.decoding.sampling import Sampler
 
@@ -333,7 +412,7 @@ def _interleave(runs: list[_Run]) -> Iterator[Step]:
     while active := [run for run in runs if run.end is None]:
         for run in active:
             step = run.step()
-            while isinstance(step.record, DraftsProposed | RunStarted | Notice):
+            while isinstance(step.record, DraftsProposed | RunStarted | Capturing | Notice):
                 yield step
                 step = run.step()
             yield step

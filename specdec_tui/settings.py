@@ -134,6 +134,7 @@ class Settings:
     )
     reset_in_between: bool = _setting(True, SWITCH, "forget the n-gram storage between prompts")
     cache: bool = _setting(True, SWITCH, "keep keys and values (off recomputes everything)")
+    capture: bool = _setting(True, SWITCH, "on a GPU, play a round as one captured program (off: step by step)")
     chat: bool = _setting(True, SWITCH, "apply the chat template and keep the conversation")
     ignore_eos: bool = _setting(False, SWITCH, "go on behind end tokens, for equal lengths")
     insight: bool = _setting(False, SWITCH, "record entropies and alternatives, with the clock paused")

@@ -12,8 +12,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from specdec_tui.backends import gpu_model
 from specdec_tui.backends.cache import RewindableCache, cache_argument, keeps_only_keys_and_values
-from specdec_tui.backends.model import ModelContext, StaticSequence
-from specdec_tui.backends.static_model import StaticContext, bucket, why_not_static
+from specdec_tui.backends.model import ModelContext, StaticSequence, bucket
+from specdec_tui.backends.static_model import StaticContext, why_not_static
 
 OpenStatic = Callable[[int], StaticSequence]
 

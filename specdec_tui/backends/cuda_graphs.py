@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor
 
 _WARM_UPS = 2  # libraries choose kernels and take their workspaces when they are first used
+
+
+@cache
+def _side_stream(device: int) -> torch.cuda.Stream:
+    """The one that a device captures on: torch's own is of the first device, and libraries hold memory for each."""
+    return torch.cuda.Stream(device)
 
 
 def capture(step: Callable[[], None], state: list[Tensor]) -> Callable[[], None]:
@@ -17,14 +24,15 @@ def capture(step: Callable[[], None], state: list[Tensor]) -> Callable[[], None]
     """
     kept = [tensor.clone() for tensor in state]
     with torch.cuda.device(state[0].device):
-        side = torch.cuda.Stream()
+        side = _side_stream(torch.cuda.current_device())
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(_WARM_UPS):
                 step()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # A capture that fails leaves its own stream the current one: the outer context takes the old one back.
+        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, stream=side):
             step()
     for tensor, value in zip(state, kept, strict=True):
         tensor.copy_(value)

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from specdec_tui.backends.static_model import Forward, bucket, prefilled
+from specdec_tui.backends.model import bucket
+from specdec_tui.backends.static_model import Forward, prefilled
 
 MOST_TOKENS = 64  # of a pass by these kernels
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,6 +127,13 @@ def _container_bytes(root: Path = Path("/sys/fs/cgroup")) -> int:
         return int(limit) - used + int(statistics.get("inactive_file", 0)) + int(statistics.get("active_file", 0))
     except (OSError, ValueError):
         return 2**63
+
+
+def give_back() -> None:
+    """Free what only holds on to itself, and hand memory that nothing uses back to the GPUs."""
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def place(needs: Sequence[Estimate], device: str, quantization: str = "none") -> list[Placement]:

@@ -12,6 +12,16 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import torch
 
+# A short chat should not pay for attention over a long context, nor each length for a program of its own.
+_SMALLEST, _STEP = 256, 2048
+
+
+def bucket(length: int) -> int:
+    """The capacity for a text of `length` tokens: 256 and its doubles up to 2,048, then multiples of that."""
+    if length > _STEP:
+        return -(-length // _STEP) * _STEP
+    return max(_SMALLEST, 1 << (length - 1).bit_length())
+
 
 class ModelContext(Protocol):
     """One sequence inside a model: its cached tokens, extended and rewound exactly."""

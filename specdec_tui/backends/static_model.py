@@ -19,16 +19,6 @@ from transformers.cache_utils import Cache, DynamicLayer
 from specdec_tui.backends.cache import RewindableCache, cache_argument
 
 PREFILL_CHUNK = 2048
-# A short chat should not pay for attention over a long context, nor each length for a graph of its own.
-_SMALLEST, _STEP = 256, 2048
-
-
-def bucket(length: int) -> int:
-    """The capacity for a text of `length` tokens: 256 and its doubles up to 2,048, then multiples of that."""
-    if length > _STEP:
-        return -(-length // _STEP) * _STEP
-    return max(_SMALLEST, 1 << (length - 1).bit_length())
-
 
 Forward = Callable[[Sequence[int], int, RewindableCache], Tensor]
 

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 
 import torch
 
-from specdec_tui.backends.model import CausalModel, StaticModel, StaticSequence
+from specdec_tui.backends.model import CausalModel, StaticModel, StaticSequence, bucket
 from specdec_tui.decoding.device_round import DeviceRound, Mark, Plan, RoundResult, host_mark
-from specdec_tui.decoding.drafters import ModelDrafter, Proposal
-from specdec_tui.decoding.records import Notice, PrefillDone, Record, RunEnded, Status
+from specdec_tui.decoding.drafters import Drafter, ModelDrafter, Proposal
+from specdec_tui.decoding.errors import first_line, is_out_of_memory
+from specdec_tui.decoding.records import Capturing, Notice, PrefillDone, Record, RunEnded, Status
 from specdec_tui.decoding.rules import Verdict
 from specdec_tui.decoding.run import Run
+from specdec_tui.decoding.sampling import Sampler
 
 STEPS = 4  # rounds without drafts that the host reads at once
 # Drafts that are too many are written, and then forgotten. The same for every plan, and so the same capacity: how
@@ -31,9 +33,55 @@ def no_capture(step: Callable[[], None], state: list[torch.Tensor]) -> Callable[
     return step
 
 
+@dataclass(frozen=True, eq=False)
+class Need:
+    """The program a run needs: rounds of `plan` by these models, for a text of at most `capacity` tokens."""
+
+    target: CausalModel
+    drafter: CausalModel | None
+    plan: Plan
+    capacity: int
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for needs that one program serves: of equal capacity, since sums round by it."""
+        return (id(self.target), id(self.drafter), self.plan, self.capacity)
+
+
+def need_of(
+    target: CausalModel,
+    drafter: Drafter | None,
+    *,
+    sampler: Sampler,
+    rule: str,
+    gamma: int,
+    end_ids: frozenset[int],
+    insight: bool,
+    capacity: int,
+) -> Need:
+    """What a run needs whose text grows to `capacity` tokens. ValueError with the reason where there is no program."""
+    model = drafter.model if isinstance(drafter, ModelDrafter) else None
+    if drafter is not None and drafter.needs_rows and model is None:
+        raise ValueError("the drafter asks a model between its own drafts")
+    limit = None if model is None else model.context_length
+    if limit is not None and capacity > limit:
+        raise ValueError(f"the text may outgrow the drafter's context of {limit} tokens")
+    plan = Plan(
+        gamma if drafter else 0,
+        target.vocab_size,
+        Sampler() if sampler.is_greedy else sampler,
+        "" if sampler.is_greedy else rule,
+        tuple(sorted(end_ids)),
+        1 if drafter or insight else STEPS,
+        drafter.fit if isinstance(drafter, ModelDrafter) else None,
+        0 if model is None else model.vocab_size,
+    )
+    return Need(target, model, plan, bucket(capacity + SPARE))
+
+
 @dataclass
 class Program:
-    """A round and how to play it. `seconds`: what making it took, for the first run that has it."""
+    """A round and how to play it. `seconds`: what making it took, until a run has told it."""
 
     key: tuple[object, ...]
     round: DeviceRound
@@ -43,36 +91,51 @@ class Program:
 
 @dataclass
 class Programs:
-    """The programs of a pair: each is made once for a plan and a capacity, and lent to one run at a time."""
+    """The programs of a pair: each is made once for a need, and lent to one run at a time."""
 
     capture: Capture = no_capture
     mark: Mark = host_mark
     _idle: list[Program] = field(default_factory=list)
     _refused: dict[tuple[object, ...], str] = field(default_factory=dict)
 
-    def lend(self, target: CausalModel, drafter: CausalModel | None, plan: Plan, capacity: int) -> Program:
-        """A program with room for a text of `capacity` tokens. ValueError with a reason where it cannot be had."""
-        key = (id(target), id(drafter), plan)
-        for program in self._idle:
-            if program.key == key and program.round.target.capacity >= capacity:
-                self._idle.remove(program)
-                return program
-        if key in self._refused:
-            raise ValueError(self._refused[key])
+    def settled(self, need: Need) -> bool:
+        """Whether `lend` has nothing to make: the program is there, or known to be impossible."""
+        return need.key in self._refused or need.key in self._keys
+
+    def lend(self, need: Need) -> Program:
+        """The program for a need, made if there is none. ValueError with a reason where it cannot be had.
+
+        Where memory is short, idle programs are given up for it, the one not used for longest first.
+        """
+        if need.key in self._keys:
+            return self._idle.pop(self._keys.index(need.key))
+        while need.key not in self._refused:
+            try:
+                return self._make(need)
+            except Exception as error:  # a capture fails in many ways, also in those of compilers
+                reason, short = first_line(error), is_out_of_memory(error)
+            # The error is gone here, and with it what it held of the program.
+            if not short:
+                self._refused[need.key] = reason
+            elif not self._idle:
+                raise ValueError("out of memory")
+            else:
+                self._idle.pop()
+        raise ValueError(self._refused[need.key])
+
+    @property
+    def _keys(self) -> list[tuple[object, ...]]:
+        return [program.key for program in self._idle]
+
+    def _make(self, need: Need) -> Program:
         begin = time.perf_counter()
-        try:
-            room = capacity + SPARE
-            sequences = [open_static(model, room) for model in (target, drafter) if model is not None]
-            made = DeviceRound(sequences[0], sequences[1] if drafter else None, plan, target.device, self.mark)
-            made.begin([0, 0], 1, 2, (), 0)
-            play = self.capture(made.step, made.state)
-        except (RuntimeError, ValueError) as error:  # also torch's own: a capture fails in many ways
-            self._refused[key] = str(error).split("\n")[0]
-            raise ValueError(self._refused[key]) from error
-        return Program(key, made, play, time.perf_counter() - begin)
+        sequences = [open_static(model, need.capacity) for model in (need.target, need.drafter) if model is not None]
+        drafting = sequences[1] if need.drafter else None
+        made = DeviceRound(sequences[0], drafting, need.plan, need.target.device, self.mark)
+        made.begin([0, 0], 1, 2, (), 0)
+        return Program(need.key, made, self.capture(made.step, made.state), time.perf_counter() - begin)
 
     def take_back(self, program: Program) -> None:
-        program.seconds = 0.0
         self._idle.insert(0, program)
         del self._idle[_KEPT:]
 
@@ -92,7 +155,6 @@ class DeviceRun(Run):
     rule_name: str = "rejection"
     seed: int = 0
     program: Program | None = None
-    reason: str = ""
 
     def records(
         self, prompt_ids: Sequence[int], use_cache: bool, cancelled: Callable[[], bool]
@@ -103,39 +165,37 @@ class DeviceRun(Run):
             if self.program is not None:
                 self.programs.take_back(self.program)
 
-    @property
-    def _drafting_model(self) -> CausalModel | None:
-        return self.drafter.model if isinstance(self.drafter, ModelDrafter) else None
-
-    def _borrow(self, capacity: int) -> Program:
-        """A program for this run. ValueError with a reason where it cannot be had."""
-        model = self._drafting_model
-        if self.drafter is not None and self.drafter.needs_rows and model is None:
-            raise ValueError("the drafter asks a model between its own drafts")
-        limit = None if model is None else model.context_length
-        if limit is not None and capacity > limit:
-            raise ValueError(f"the text may outgrow the drafter's context of {limit} tokens")
-        plan = Plan(
-            self.gamma if self.drafter else 0,
-            self.target.vocab_size,
-            self.sampler,
-            self.rule_name,
-            tuple(sorted(self.end_ids)),
-            1 if self.drafter or self.insight else STEPS,
-            self.drafter.fit if isinstance(self.drafter, ModelDrafter) else None,
-            0 if model is None else model.vocab_size,
+    def _need(self, use_cache: bool) -> Need:
+        """ValueError with a reason where there can be no program."""
+        if not use_cache:
+            raise ValueError("the cache is off")
+        return need_of(
+            self.target,
+            self.drafter,
+            sampler=self.sampler,
+            rule=self.rule_name,
+            gamma=self.gamma,
+            end_ids=self.end_ids,
+            insight=self.insight,
+            capacity=len(self.ids) + self.room,
         )
-        return self.programs.lend(self.target, model, plan, capacity)
+
+    def _get_ready(self, use_cache: bool) -> Iterator[Record]:
+        try:
+            need = self._need(use_cache)
+            if not self.programs.settled(need):
+                yield Capturing()
+            self.program = self.programs.lend(need)
+            return
+        except ValueError as error:
+            reason = str(error)
+        yield Notice(f"step by step, not captured: {reason}")
+        yield from super()._get_ready(use_cache)
 
     def _prefill(self, use_cache: bool) -> PrefillDone:
+        if self.program is None:
+            return super()._prefill(use_cache)
         capacity = len(self.ids) + self.room
-        if not use_cache:
-            return super()._prefill(use_cache)
-        try:
-            self.program = self._borrow(capacity)
-        except ValueError as error:
-            self.reason = str(error)
-            return super()._prefill(use_cache)
         begin = self.clock()
         played, device = self.program.round, self.target.device
         prompt = torch.tensor(self.ids, device=device)
@@ -154,13 +214,11 @@ class DeviceRun(Run):
         seconds = self.clock() - begin
         seen = self._seen(scores, Proposal())[0]
         token = self._emitted(first, Status.SAMPLED, 0, float(scores[0][first]), seen)
-        return PrefillDone(token, seconds, self.program.seconds)
+        making, self.program.seconds = self.program.seconds, 0.0
+        return PrefillDone(token, seconds, making)
 
     def _play(self, number: int) -> Iterator[Record]:
         if self.program is None:
-            if self.reason and not self.told:
-                self.told = f"step by step, not captured: {self.reason}"
-                yield Notice(self.told)
             yield from super()._play(number)
             return
         played, count = self.program.round, self.program.round.plan.steps

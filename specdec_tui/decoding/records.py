@@ -81,11 +81,16 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class Capturing:
+    """The run's programs are being made, before its prefill; not sent where there are some already."""
+
+
+@dataclass(frozen=True, slots=True)
 class PrefillDone:
     """Prompt processed by target and drafter, first token drawn (None when there was no room for it).
 
     `seconds` is the whole prefill, target and drafter. `capture_seconds` is what making the run's
-    programs took before the clock ran: 0 where there are none, or were some already.
+    programs took before the clock ran, now or ahead: 0 where there are none, or a run had them already.
     """
 
     token: Token | None
@@ -143,7 +148,7 @@ class RunEnded:
     message: str = ""
 
 
-Record = RunStarted | PrefillDone | DraftsProposed | RoundVerified | Notice | RunEnded
+Record = RunStarted | Capturing | PrefillDone | DraftsProposed | RoundVerified | Notice | RunEnded
 
 
 def tokens_of(record: Record) -> tuple[Token, ...]:

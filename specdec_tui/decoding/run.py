@@ -30,6 +30,10 @@ from specdec_tui.decoding.rules import Rule, Verdict, chosen
 from specdec_tui.decoding.sampling import Dice, Sampler
 
 
+def nothing() -> None:
+    """For a model that need not be warmed up."""
+
+
 def kept_length(base: int, accepted: int) -> int:
     """Tokens the target's context keeps of a pass over [last token, drafts…] behind `base` tokens."""
     return base + 1 + accepted
@@ -53,6 +57,7 @@ class Run:
     prompt_length: int = 0
     context: ModelContext | None = None
     told: str = ""
+    warm_up: Callable[[], None] = nothing
 
     def records(
         self, prompt_ids: Sequence[int], use_cache: bool, cancelled: Callable[[], bool]
@@ -67,6 +72,7 @@ class Run:
             if end.reason is not EndReason.CANCELLED:
                 yield PrefillDone(None, 0.0)
             return end
+        yield from self._get_ready(use_cache)
         yield self._prefill(use_cache)
         number = 0
         while (end := self._end(cancelled)) is None:
@@ -74,6 +80,11 @@ class Run:
                 number += isinstance(record, RoundVerified)
                 yield record
         return end
+
+    def _get_ready(self, use_cache: bool) -> Iterator[Record]:
+        """What must be done before the clock runs, and be said of it."""
+        self.warm_up()
+        return iter(())
 
     def _play(self, number: int) -> Iterator[Record]:
         """The next round, counted `number`, and what must be said of it."""

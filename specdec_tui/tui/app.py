@@ -116,6 +116,7 @@ class SpecdecApp(EngineApp, inherit_bindings=False):
             self.grid.show_only(self.settings.strategies)
         elif self.running:
             self.say("Applies to the next run")
+        self.prepare()
         self._settle()
 
     def _change_models(self, values: Mapping[str, Any]) -> None:

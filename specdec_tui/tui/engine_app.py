@@ -77,6 +77,11 @@ class EngineApp(KeysInOrder):
             self.say("The models are loaded when the run has ended")
         self._settle()
 
+    def prepare(self) -> None:
+        """Have made, while the engine is idle, what a run with the present settings will need."""
+        if self._pair is not None and not self.waiting:  # a waiting prompt makes what it needs itself
+            self.engine.prepare(self.settings)
+
     def _loaded(self, job: int, pair: PairInfo) -> None:
         self._pair, self._turns = pair, 0
         self.choice = self._loads.get(job, self.choice)
@@ -86,7 +91,7 @@ class EngineApp(KeysInOrder):
 
     def _load_ended(self, job: int, error: str) -> None:
         del self._loads[job]
-        self.header.progress = None
+        self.prepare()
         if error:
             kept = "" if self._pair is None else f" The present pair stays: {self._pair.target.name}."
             self.say(f"{error}{kept}", "error", timeout=20)
@@ -142,6 +147,7 @@ class EngineApp(KeysInOrder):
 
     def _run_ended(self, error: str) -> None:
         self._run = None
+        self.prepare()
         if error:
             self.grid.abandon(error)
             self.say(f"The run failed: {error}", "error", timeout=20)
@@ -190,6 +196,7 @@ class EngineApp(KeysInOrder):
             self._finished(finished)
 
     def _job_ended(self, job: int, error: str) -> None:
+        self.header.progress = None
         if job in self._loads:
             self._load_ended(job, error)
         elif job == self._run:
@@ -198,6 +205,7 @@ class EngineApp(KeysInOrder):
             self.say(error, "error")
         elif job in self._new_chats:
             self._turns = 0  # not before: a run ahead of it has counted its turn meanwhile
+            self.prepare()
         self._new_chats.discard(job)
         self._settle()
 

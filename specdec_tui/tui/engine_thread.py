@@ -68,6 +68,14 @@ class EngineThread:
 
         return self._put(work)
 
+    def prepare(self, settings: Settings) -> int:
+        """Queue making ahead what runs with these settings need; it gives way to any job behind it."""
+
+        def work(job: _Job) -> None:
+            self._engine.prepare(settings, lambda: not self._jobs.empty(), lambda step: self._report(job.number, step))
+
+        return self._put(work)
+
     def run(self, prompt: str, settings: Settings, *, again: bool = False) -> int:
         """Queue a run (`again`: it replaces the last turn); returns the number its reports will carry."""
 

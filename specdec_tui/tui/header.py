@@ -33,10 +33,12 @@ class Header(Widget):
     def render(self) -> RenderResult:
         glyph, colour = _LOOKS[self.state]
         right = Content.assemble((f"{glyph} {self.state}", f"bold {colour}"))
-        if self.state == "loading" and self.progress is not None:
-            right = Content.assemble(_bar(self.progress), "  ", right)
-        elif self.state == "running":
+        if self.state == "running":
             right = Content.assemble(("ctrl+c stops  ", "$text-muted"), right)
+        if self.progress is not None:
+            # Only a load is more than the name of the pair: what is made in the background stands behind it.
+            stage = "" if self.state == "loading" else f"{one_row(self.progress.stage)} "
+            right = Content.assemble((stage, "$text-muted"), _bar(self.progress), "  ", right)
         left = Content.assemble(("specdec-tui", "bold $text-primary"), "  ", self._subject())
         room = max(0, self.content_size.width - right.cell_length - 2)
         left = left.truncate(room, ellipsis=True, pad=True)

@@ -17,6 +17,7 @@ from textual.widgets import Static
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import (
     EMITTED,
+    Capturing,
     DraftsProposed,
     Lossless,
     LosslessStatus,
@@ -158,8 +159,12 @@ class StrategyPane(Vertical, can_focus=True):
                     self.state = PaneState.PREFILL
                     self._max_new_tokens = record.max_new_tokens
                     self.add_class("-running")
+                case Capturing():
+                    self.state = PaneState.CAPTURING
                 case Notice():
                     self.note(record.message)
+                    if self.state is PaneState.CAPTURING:  # in vain
+                        self.state = PaneState.PREFILL
                 case RunEnded():
                     ended = True
                     pending = None

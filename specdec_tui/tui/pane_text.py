@@ -28,6 +28,7 @@ class PaneState(StrEnum):
 
     IDLE = "idle"
     WAITING = "waiting"
+    CAPTURING = "capturing"
     PREFILL = "prefill"
     RUNNING = "running"
     ENDED = "ended"
@@ -127,6 +128,8 @@ def status_parts(
             return [[("no run yet", QUIET)]], 0
         case PaneState.WAITING:
             return [[("waiting", QUIET)]], 0
+        case PaneState.CAPTURING:
+            return [[("capturing the round…", "$token-bonus")]], 0
         case PaneState.PREFILL:
             tokens = figures.prompt_tokens
             return [[(f"reading {tokens} prompt token{'' if tokens == 1 else 's'}…", "$token-bonus")]], 0

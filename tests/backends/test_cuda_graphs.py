@@ -81,3 +81,53 @@ def test_the_parts_of_a_round_are_read_from_the_gpus_clock(pair: tuple[Transform
     assert len(rounds) > 5
     for record in rounds:
         assert 1e-6 < record.draft_seconds < 0.1 and 1e-6 < record.verify_seconds < 0.1
+
+
+def test_a_capture_that_fails_leaves_the_stream_as_it_was_and_another_can_follow() -> None:
+    number = torch.zeros(1, device="cuda")
+
+    def waits() -> None:
+        number.add_(1)
+        number.item()
+
+    stream = torch.cuda.current_stream()
+    with pytest.raises(RuntimeError):
+        cuda_graphs.capture(waits, [number])
+    assert torch.cuda.current_stream() == stream
+    number.zero_()
+    play = cuda_graphs.capture(lambda: _discard(number.add_(1)), [number])
+    for _ in range(3):
+        play()
+    assert number.item() == 3
+
+
+def test_programs_for_which_there_is_no_memory_leave_it_to_the_plain_run(
+    pair: tuple[TransformersModel, TransformersModel],
+) -> None:
+    target, _ = pair
+
+    def greedy_of_memory(step: Any, state: list[torch.Tensor]) -> Any:
+        held: list[torch.Tensor] = []
+
+        def more() -> None:
+            held.append(torch.empty(1 << 50, dtype=torch.uint8, device="cuda"))
+            step()
+
+        return cuda_graphs.capture(more, state)
+
+    programs = Programs(greedy_of_memory, cuda_graphs.mark)
+    settings: dict[str, Any] = {"strategy": "tested", "sampler": GREEDY, "max_new_tokens": 9}
+    for known in (None, Programs()):  # both ways take memory of libraries once
+        list(decode(target, PROMPT, programs=known, **settings))
+    known = None
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    run = list(decode(target, PROMPT, programs=programs, **settings))
+    assert [r.message for r in run if isinstance(r, Notice)] == ["step by step, not captured: out of memory"]
+    assert torch.cuda.memory_allocated() <= before
+    programs.capture = cuda_graphs.capture
+    assert not any(isinstance(r, Notice) for r in decode(target, PROMPT, programs=programs, **settings))
+
+
+def _discard(value: object) -> None:
+    """For steps that must return nothing."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -9,13 +11,14 @@ import torch
 from tiny_transformers import tiny_model
 
 from specdec_tui.backends.causal_lm import TransformersModel
-from specdec_tui.backends.static_model import bucket
-from specdec_tui.decoding.device_run import STEPS, Programs
+from specdec_tui.backends.model import bucket
+from specdec_tui.decoding.device_run import STEPS, Need, Programs, need_of
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter
 from specdec_tui.decoding.lookup import LookupDrafter
 from specdec_tui.decoding.loop import decode
 from specdec_tui.decoding.ngram import NgramDrafter, NgramStore
 from specdec_tui.decoding.records import (
+    Capturing,
     EndReason,
     Notice,
     PrefillDone,
@@ -76,6 +79,7 @@ def numbers(token: Token) -> list[float]:
 
 
 def assert_same(plain: list[Record], device: list[Record]) -> None:
+    plain, device = ([record for record in run if record != Capturing()] for run in (plain, device))
     assert [comparable(record) for record in device] == [comparable(record) for record in plain]
     for one, other in zip(plain, device, strict=True):
         for mine, theirs in zip(tokens_of(one), tokens_of(other), strict=True):
@@ -146,11 +150,101 @@ def test_programs_are_made_once_and_lent_to_one_run_at_a_time(target: Transforme
     assert_same(first, again)
     assert len(made) == 1
     runs = [decode(target, PROMPT, **settings) for _ in range(2)]
-    turns = list(zip(*runs, strict=True))
-    assert [one for one, _ in turns][-1] == RunEnded(EndReason.LENGTH)
+    turns = list(zip_longest(*runs))
     for run in range(2):
-        assert_same(first, [turn[run] for turn in turns])
+        assert_same(first, [turn[run] for turn in turns if turn[run] is not None])
     assert len(made) == 2
+
+
+def need(target: TransformersModel, capacity: int = 100, gamma: int = 0, **settings: Any) -> Need:
+    given = {"sampler": GREEDY, "rule": "rejection", "end_ids": frozenset(), "insight": False} | settings
+    return need_of(target, LookupDrafter(3) if gamma else None, gamma=gamma, capacity=capacity, **given)
+
+
+def test_a_program_made_ahead_is_the_one_a_run_takes_and_tells_the_time_of(target: TransformersModel) -> None:
+    programs = Programs()
+    ahead = programs.lend(need(target))
+    ahead.seconds = 5.0
+    programs.take_back(ahead)
+    assert programs.settled(need(target)) and not programs.settled(need(target, gamma=2))
+    settings: dict[str, Any] = {"strategy": "t", "sampler": Sampler("greedy", 0.3), "max_new_tokens": 5}
+    for seconds in (5.0, 0.0):
+        run = list(decode(target, PROMPT, rule="coupled", programs=programs, **settings))
+        assert Capturing() not in run
+        assert [record.capture_seconds for record in run if isinstance(record, PrefillDone)] == [seconds]
+
+
+def test_a_run_that_makes_its_program_says_so_before_the_prefill(target: TransformersModel) -> None:
+    settings: dict[str, Any] = {"strategy": "t", "sampler": GREEDY, "max_new_tokens": 5, "programs": Programs()}
+    first, second = (list(decode(target, PROMPT, **settings)) for _ in range(2))
+    assert first[1] == Capturing() and isinstance(first[2], PrefillDone) and first[2].capture_seconds > 0
+    assert Capturing() not in second
+
+
+def test_only_a_run_step_by_step_is_warmed_up_and_before_its_clock_runs(target: TransformersModel) -> None:
+    seen: list[object] = []
+    settings: dict[str, Any] = {"strategy": "t", "sampler": GREEDY, "max_new_tokens": 4}
+    for programs, cache, times in ((Programs(), True, 0), (Programs(), False, 1), (None, True, 1)):
+        seen.clear()
+        for record in decode(
+            target, PROMPT, programs=programs, use_cache=cache, warm_up=lambda: seen.append("warm"), **settings
+        ):
+            seen.append(type(record))
+        assert seen.count("warm") == times
+        if times:
+            assert seen.index("warm") == seen.index(PrefillDone) - 1
+
+
+def test_each_capacity_has_a_program_of_its_own(target: TransformersModel) -> None:
+    """How sums round depends on it: every strategy of a run must have the same."""
+    programs = Programs()
+    long, short = (programs.lend(need(target, capacity)) for capacity in (400, 100))
+    for program in (short, long):
+        programs.take_back(program)
+    assert programs.lend(need(target, 90)) is short
+    assert programs.lend(need(target, 300)) is long
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_out_of_memory_is_told_forgotten_and_keeps_nothing(wrapped: bool, target: TransformersModel) -> None:
+    held: list[weakref.ref[torch.Tensor]] = []
+
+    def capture(step: Any, state: list[torch.Tensor]) -> Any:
+        held.append(weakref.ref(state[0]))
+        if len(held) < 2:
+            try:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+            except torch.OutOfMemoryError as error:
+                if wrapped:  # as the end of a capture does
+                    raise RuntimeError("operation failed due to a previous error during capture") from error
+                raise
+        return step
+
+    programs = Programs(capture)
+    alive: list[bool] = []
+    settings: dict[str, Any] = {"strategy": "t", "sampler": GREEDY, "max_new_tokens": 6, "programs": programs}
+    first = list(decode(target, PROMPT, warm_up=lambda: alive.append(held[0]() is not None), **settings))
+    assert alive == [False], "the plain run must have the memory"
+    assert [r.message for r in first if isinstance(r, Notice)] == ["step by step, not captured: out of memory"]
+    assert first[-1] == RunEnded(EndReason.LENGTH)
+    second = list(decode(target, PROMPT, **settings))
+    assert not any(isinstance(record, Notice) for record in second)
+    assert_same([record for record in first if not isinstance(record, Notice)], second)
+
+
+def test_where_memory_is_short_the_programs_not_used_for_longest_are_given_up(target: TransformersModel) -> None:
+    held: list[weakref.ref[torch.Tensor]] = []
+
+    def capture(step: Any, state: list[torch.Tensor]) -> Any:
+        if sum(tensor() is not None for tensor in held) == 2:
+            raise torch.OutOfMemoryError
+        held.append(weakref.ref(state[0]))
+        return step
+
+    programs = Programs(capture)
+    for gamma in (1, 2, 3):
+        programs.take_back(programs.lend(need(target, gamma=gamma)))
+    assert [programs.settled(need(target, gamma=gamma)) for gamma in (1, 2, 3)] == [False, True, True]
 
 
 def test_a_run_stops_between_reads_and_loses_nothing(target: TransformersModel) -> None:

@@ -50,7 +50,10 @@ def info(name: str = "scripted-target", drafter: str | None = "scripted-drafter"
 
 @dataclass
 class ScriptedEngine:
-    """Satisfies `session.Engine`. With `gated`, a round waits for `step()`; a load for `load_gate`."""
+    """Satisfies `session.Engine`. With `gated`, a round waits for `step()`; a load for `load_gate`.
+
+    Of the programs made ahead, so many as `captures` says, each waits for `capture()`.
+    """
 
     gated: bool = False
     words: Sequence[str] = WORDS
@@ -61,6 +64,8 @@ class ScriptedEngine:
     loads: list[ModelChoice] = field(default_factory=list)
     runs: list[tuple[str, Settings]] = field(default_factory=list)
     repeats: list[bool] = field(default_factory=list)
+    prepared: list[Settings] = field(default_factory=list)
+    captures: int = 0
     chats: int = 0
     verdicts: dict[str, Lossless] = field(default_factory=dict)
 
@@ -68,10 +73,24 @@ class ScriptedEngine:
         self.load_gate = threading.Event()
         self.load_gate.set()
         self._rounds = threading.Semaphore(0)
+        self._captures = threading.Semaphore(0)
 
     def step(self, rounds: int = 1) -> None:
         """Let so many rounds pass."""
         self._rounds.release(rounds)
+
+    def capture(self, programs: int = 1) -> None:
+        """Let so many programs be made."""
+        self._captures.release(programs)
+
+    def prepare(self, settings: Settings, cancelled: Callable[[], bool], progress: ReportProgress) -> None:
+        self.prepared.append(settings)
+        for index in range(self.captures):
+            if cancelled():
+                return
+            progress(Progress("Capturing rounds", index / self.captures))
+            assert self._captures.acquire(timeout=60)
+        self.captures = 0
 
     def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
         self.loads.append(choice)

@@ -101,6 +101,31 @@ def test_jobs_are_done_one_at_a_time_in_their_order() -> None:
     assert engine.chats == 1
 
 
+def test_what_is_made_ahead_reports_its_progress_and_gives_way_to_any_job_behind_it() -> None:
+    engine = ScriptedEngine(captures=3)
+    listener = Listener(engine)
+    ahead = listener.thread.prepare(Settings())
+    listener.thread.start()
+    while not engine.prepared:
+        assert listener.woken.acquire(timeout=10)
+    job = listener.thread.run("hi", Settings(max_new_tokens=20))
+    engine.capture(3)
+    listener.collect(job)
+    assert listener.collect(ahead) == [Progress("Capturing rounds", 0.0), JobEnded("")]
+    assert engine.captures == 3, "it must not have ended by itself"
+
+
+def test_closing_ends_what_is_made_ahead() -> None:
+    engine = ScriptedEngine(captures=3)
+    listener = Listener(engine)
+    listener.thread.prepare(Settings())
+    listener.thread.start()
+    assert listener.woken.acquire(timeout=10)
+    listener.thread.close()
+    engine.capture()
+    assert listener.thread.join(10)
+
+
 def test_the_thread_stops_when_nobody_listens_any_more() -> None:
     engine = ScriptedEngine(gated=True)
     listener = Listener(engine)

@@ -26,6 +26,7 @@ def rows(query: str) -> list[Row]:
         ("rule block", {"rule": "block"}),
         ("schedule interleaved", {"schedule": "interleaved"}),
         ("cache off", {"cache": False}),
+        ("capture off", {"capture": False}),
         ("chat off", {"chat": False}),
         ("insight on", {"insight": True}),
         ("ngram-storage onelevel 4", {"ngram_storage": "onelevel", "ngram_order": 4}),

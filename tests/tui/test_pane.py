@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from textual.pilot import Pilot
@@ -10,6 +11,7 @@ from widget_data import STORY, HostApp, painted, run_steps, words_of
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import (
+    Capturing,
     DraftsProposed,
     EndReason,
     Lossless,
@@ -66,6 +68,24 @@ async def test_a_pane_goes_from_waiting_over_prefill_to_its_end() -> None:
         await pilot.pause()
         assert status(pane) == "102/102 tokens · prefill 0.21 s · length reached"
         assert pane.plain_text == STORY
+
+
+async def test_a_pane_says_while_its_round_is_captured_and_what_that_took() -> None:
+    pane = StrategyPane(2, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(100, 20)) as pilot:
+        for notice in (Notice("step by step, not captured: no graph"), None):
+            pane.begin(128)
+            steps = run_steps("speculative", PIECES)
+            pane.feed([steps[0], Step("speculative", Capturing())])
+            await until(pilot, lambda: status(pane) == "capturing the round…")
+            if notice is not None:
+                pane.feed([Step("speculative", notice)])
+                await until(pilot, lambda: status(pane) == "reading 23 prompt tokens…")
+        first = steps[1].record
+        assert isinstance(first, PrefillDone)
+        pane.feed([Step("speculative", replace(first, capture_seconds=1.5), steps[1].texts), *steps[2:]])
+        await pilot.pause()
+        assert status(pane) == "102/102 tokens · prefill 0.21 s · captured in 1.5 s · length reached"
 
 
 async def test_the_text_is_the_same_whatever_the_batches() -> None:

@@ -1,0 +1,252 @@
+"""The session with captured rounds; on the CPU the program is the step itself."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from test_session import ALL, FOUR, HashModel, TinyPair, checks_of, ids_of, never
+
+from specdec_tui.backends.pair import LoadError, Progress
+from specdec_tui.decoding.device_run import Programs
+from specdec_tui.decoding.records import (
+    Capturing,
+    Event,
+    LosslessStatus,
+    Notice,
+    PrefillDone,
+    RoundVerified,
+    Step,
+    tokens_of,
+)
+from specdec_tui.session import LocalEngine, captured_on_one_gpu
+from specdec_tui.settings import ModelChoice, Settings
+
+
+class HashSequence:
+    """A `StaticSequence` with the logits of the model's own contexts."""
+
+    def __init__(self, model: HashModel, capacity: int) -> None:
+        self.context = model.open()
+        self.capacity = capacity
+
+    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.extend(ids, torch.zeros(1, dtype=torch.int64), 1)
+
+    def extend(self, ids: torch.Tensor, begin: torch.Tensor, keep: int) -> torch.Tensor:
+        self.context.rewind(int(begin))
+        return self.context.extend(ids.tolist(), keep)
+
+
+class StaticHashModel(HashModel):
+    def open_static(self, capacity: int) -> HashSequence:
+        return HashSequence(self, capacity)
+
+
+class StaticPair(TinyPair):
+    def __init__(self) -> None:
+        super().__init__()
+        self.target, self.drafter = StaticHashModel(1), StaticHashModel(2)
+
+
+class Recorder(Programs):
+    """Programs that count what is made and may fail."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__(self._capture)
+        self.made = 0
+        self.error = error
+
+    def _capture(self, step: Callable[[], None], state: list[torch.Tensor]) -> Callable[[], None]:
+        self.made += 1
+        if self.error is not None:
+            raise self.error
+        return step
+
+
+MakeEngine = Callable[..., LocalEngine]
+
+
+@pytest.fixture
+def make_engine(monkeypatch: pytest.MonkeyPatch) -> MakeEngine:
+    def make(programs: Programs | None, pair: TinyPair | None = None) -> LocalEngine:
+        loaded = pair or StaticPair()
+        monkeypatch.setattr("specdec_tui.backends.loading.load_pair", lambda choice, progress: loaded)
+        engine = LocalEngine(lambda pair: programs)
+        engine.load(ModelChoice(), lambda progress: None)
+        return engine
+
+    return make
+
+
+def prepare(engine: LocalEngine, settings: Settings, cancelled: Callable[[], bool] = never) -> list[Progress]:
+    steps: list[Progress] = []
+    engine.prepare(settings, cancelled, steps.append)
+    return steps
+
+
+def of_kind(events: Sequence[Event], kind: type) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for event in events:
+        if isinstance(event, Step) and isinstance(event.record, kind):
+            found.setdefault(event.strategy, []).append(event.record)
+    return found
+
+
+def without_numbers(event: Event) -> Any:
+    if isinstance(event, Step) and isinstance(event.record, PrefillDone | RoundVerified):
+        tokens = [(token.id, token.status, token.position) for token in tokens_of(event.record)]
+        return (event.strategy, type(event.record), tokens, event.texts)
+    return event
+
+
+@pytest.mark.parametrize("schedule", ["sequential", "interleaved"])
+@pytest.mark.parametrize("processor", ["greedy", "multinomial"])
+def test_captured_rounds_tell_the_same_events(make_engine: MakeEngine, schedule: str, processor: str) -> None:
+    settings = replace(ALL, schedule=schedule, processor=processor, temperature=1.0, rule="coupled")
+    programs = Recorder()
+    captured = make_engine(programs)
+    prepare(captured, settings)
+    made = programs.made
+    assert made == (5 if schedule == "interleaved" else 4)
+    plain = make_engine(None)
+    for prompt in ("hello", "more"):
+        events = [[without_numbers(e) for e in engine.run(prompt, settings, never)] for engine in (plain, captured)]
+        assert events[0] == events[1]
+    assert programs.made == made
+
+
+def test_a_program_made_ahead_is_told_by_the_first_run_alone(make_engine: MakeEngine) -> None:
+    engine = make_engine(Recorder())
+    prepare(engine, FOUR)
+    first, second = (list(engine.run("hello", FOUR, never)) for _ in range(2))
+    assert not of_kind(first, Capturing) and not of_kind(first, Notice)
+    made = {name: records[0].capture_seconds > 0 for name, records in of_kind(first, PrefillDone).items()}
+    assert made == {"target": True, "speculative": True, "ngram": True, "lookup": False}  # the last two share one
+    assert not any(records[0].capture_seconds for records in of_kind(second, PrefillDone).values())
+
+
+def test_what_was_not_made_ahead_is_made_by_the_run_which_says_so(make_engine: MakeEngine) -> None:
+    events = list(make_engine(Recorder()).run("hello", FOUR, never))
+    assert set(of_kind(events, Capturing)) == {"target", "speculative", "ngram"}
+    assert set(checks_of(events).values()) == {LosslessStatus.IDENTICAL}
+
+
+def test_making_a_program_is_no_round_of_an_interleaved_schedule(make_engine: MakeEngine) -> None:
+    settings = replace(FOUR, schedule="interleaved")
+    plain, captured = (
+        [
+            without_numbers(event)
+            for event in make_engine(programs).run("hello", settings, never)
+            if not (isinstance(event, Step) and isinstance(event.record, Capturing))
+        ]
+        for programs in (None, Recorder())
+    )
+    assert captured == plain
+
+
+def test_preparing_reports_each_program_once_and_only_what_is_missing(make_engine: MakeEngine) -> None:
+    engine = make_engine(programs := Recorder())
+    assert [step.fraction for step in prepare(engine, FOUR)] == [0, pytest.approx(1 / 3), pytest.approx(2 / 3)]
+    assert prepare(engine, FOUR) == []
+    assert prepare(engine, replace(FOUR, temperature=0.1, rule="block", seed=3, theme="specdec-light")) == []
+    assert len(prepare(engine, replace(FOUR, gamma=5))) == 2  # the target alone drafts nothing
+    assert programs.made == 5
+
+
+def test_preparing_ends_between_two_programs_and_goes_on_later(make_engine: MakeEngine) -> None:
+    engine = make_engine(programs := Recorder())
+    prepare(engine, FOUR, lambda: programs.made == 1)
+    assert programs.made == 1
+    assert len(prepare(engine, FOUR)) == 2
+    assert programs.made == 3
+
+
+def test_preparing_makes_room_for_the_conversation(make_engine: MakeEngine) -> None:
+    engine = make_engine(programs := Recorder(), pair := StaticPair())
+    pair.target.context_length = pair.drafter.context_length = None
+    settings = replace(FOUR, strategies=("target",))
+    prepare(engine, settings)
+    list(engine.run("hello" * 40, settings, never))
+    before = programs.made
+    assert len(prepare(engine, settings)) == 1
+    assert not of_kind(list(engine.run("hello", settings, never)), Capturing)
+    assert programs.made == before + 1
+
+
+@pytest.mark.parametrize("changes", [{"capture": False}, {"cache": False}])
+def test_without_capture_or_cache_the_rounds_go_step_by_step(make_engine: MakeEngine, changes: dict[str, Any]) -> None:
+    engine = make_engine(programs := Recorder())
+    settings = replace(FOUR, **changes)
+    assert prepare(engine, settings) == []
+    events = list(engine.run("hello", settings, never))
+    assert programs.made == 0 and not of_kind(events, Capturing)
+    told = [records[0].message for records in of_kind(events, Notice).values()]
+    assert told == ([] if "capture" in changes else ["step by step, not captured: the cache is off"] * 4)
+
+
+def test_a_refused_capture_is_tried_once_told_by_each_run_and_warmed_up(make_engine: MakeEngine) -> None:
+    engine = make_engine(programs := Recorder(RuntimeError("no graph\nat all")), pair := StaticPair())
+    assert len(prepare(engine, FOUR)) == 3
+    pair.target.passes.clear()
+    events = list(engine.run("hello", FOUR, never))
+    assert [r[0].message for r in of_kind(events, Notice).values()] == ["step by step, not captured: no graph"] * 4
+    assert not of_kind(events, Capturing) and programs.made == 3
+    assert [len(ids) for ids in pair.target.passes[:5]] == [8, 1, 2, 3, 4]
+    assert set(checks_of(events).values()) == {LosslessStatus.IDENTICAL}
+
+
+def test_captured_rounds_are_not_warmed_up_step_by_step(make_engine: MakeEngine) -> None:
+    engine = make_engine(Recorder(), pair := StaticPair())
+    list(engine.run("hello", replace(FOUR, strategies=("target",)), never))
+    assert [len(ids) for ids in pair.target.passes[:2]] == [5, 1]
+
+
+def test_memory_that_was_short_is_asked_for_again(make_engine: MakeEngine) -> None:
+    engine = make_engine(programs := Recorder(torch.OutOfMemoryError("CUDA out of memory")))
+    events = list(engine.run("hello", FOUR, never))
+    assert [r[0].message for r in of_kind(events, Notice).values()] == ["step by step, not captured: out of memory"] * 4
+    programs.error = None
+    assert not of_kind(list(engine.run("hello", FOUR, never)), Notice)
+
+
+def test_a_new_pair_frees_the_old_one_and_its_programs_before_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [StaticPair(), StaticPair()]
+    old = weakref.ref(pairs[0].target)
+    programs: list[weakref.ref[Programs]] = []
+    alive: list[bool] = []
+
+    def load(choice: ModelChoice, progress: object) -> TinyPair:
+        alive.extend(known() is not None for known in programs)
+        if choice.target:
+            raise LoadError("no such model")
+        return pairs.pop(0)
+
+    def programs_of(pair: object) -> Programs:
+        made = Recorder()
+        programs.append(weakref.ref(made))
+        return made
+
+    monkeypatch.setattr("specdec_tui.backends.loading.load_pair", load)
+    engine = LocalEngine(programs_of)
+    engine.load(ModelChoice(), lambda progress: None)
+    prepare(engine, FOUR)
+    with pytest.raises(LoadError):
+        engine.load(ModelChoice(target="x"), lambda progress: None)
+    assert len(ids_of(list(engine.run("hello", FOUR, never)))["target"]) == 20
+    engine.load(ModelChoice(), lambda progress: None)
+    assert alive == [False] * 3, "programs must be gone while a pair is loaded"
+    assert old() is None
+    assert len(ids_of(list(engine.run("hello", FOUR, never)))["target"]) == 20
+
+
+def test_rounds_are_captured_where_the_whole_pair_is_on_one_gpu() -> None:
+    pair = StaticPair()
+    assert captured_on_one_gpu(pair) is None  # type: ignore[arg-type]
+    for places, captured in ((("cuda:0", "cuda:0"), True), (("cuda:0", "cuda:1"), False), (("cuda:0", "cpu"), False)):
+        pair.target.device, pair.drafter.device = map(torch.device, places)
+        assert (captured_on_one_gpu(pair) is not None) is captured  # type: ignore[arg-type]
