@@ -28,9 +28,9 @@ _SMALLEST_TAIL = 1e-4  # the stored half-precision probabilities leave a tail th
 class LossWeights(NamedTuple):
     """Factors of the three parts."""
 
-    kl: float = 1.0
+    kl: float = 0.3
     tv: float = 1.0
-    top: float = 0.2
+    top: float = 0.1
 
 
 class Judged(NamedTuple):

@@ -38,7 +38,7 @@ class TrainingSettings:
     """
 
     width: int = 256
-    layers: int = 4
+    layers: int = 5
     heads: int = 4
     kv_heads: int = 4
     mlp: int = 768
@@ -46,9 +46,9 @@ class TrainingSettings:
     peak: float = 2e-3
     warmup: int = 200
     decay: float = 0.05
-    kl: float = 1.0
+    kl: float = 0.3
     tv: float = 1.0
-    top: float = 0.2
+    top: float = 0.1
     other_weight: float = 0.25
     held_out: int = 64
     seed: int = 1
