@@ -87,18 +87,31 @@ class Outcome:
 
 
 class Watch(StoppingCriteria):
-    """Counts passes, reads the clock after the first, and stops after `most`."""
+    """Counts passes, reads the clock after the first, and stops after `most`.
 
-    def __init__(self, most: int, wait: Callable[[], None]) -> None:
+    A pass is a call of this criterion; with `model` a call of that model, because some versions of assisted
+    generation ask a criterion more than once a round.
+    """
+
+    def __init__(self, most: int, wait: Callable[[], None], model: PreTrainedModel | None = None) -> None:
         self._most, self._wait = most, wait
         self.passes = self.first_length = 0
         self.first = 0.0
+        self._hook = model.register_forward_hook(self._count) if model is not None else None
+
+    def _count(self, *_: Any) -> None:
+        self.passes += 1
+
+    def close(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
-        if not self.passes:
+        if self._hook is None:
+            self._count()
+        if self.passes and not self.first_length:
             self._wait()
             self.first, self.first_length = time.perf_counter(), input_ids.shape[1]
-        self.passes += 1
         return torch.full((len(input_ids),), self.passes >= self._most, device=input_ids.device)
 
 
@@ -187,7 +200,8 @@ class Contest:
         return Outcome(ids, seconds, figures.prefill_tokens, figures.prefill_seconds, figures.target_calls, figures)
 
     def _generate(self, prompt: Sequence[int], most: int | None, **how: Any) -> Outcome:
-        watch = Watch(most or self.new_tokens, self.target.synchronize)
+        counted = self.pair.target if "assistant_model" in how else None
+        watch = Watch(most or self.new_tokens, self.target.synchronize, counted)
         inputs = torch.tensor([prompt], device=self.pair.target.device)
         self.target.synchronize()
         begin = time.perf_counter()
@@ -203,6 +217,7 @@ class Contest:
         )
         ids = out[0, len(prompt) :].tolist()
         seconds = time.perf_counter() - begin
+        watch.close()
         return Outcome(ids, seconds, watch.first_length - len(prompt), watch.first - begin, watch.passes)
 
 

@@ -123,10 +123,9 @@ class _Run:
         return (*self.text.push(accepted), *self.text.peek(refused), *self.text.push(last))
 
 
-def captured_on_one_gpu(pair: Pair) -> Programs | None:
-    """How the rounds of a pair are played: captured where all of it is on one GPU, elsewhere (None) step by step."""
-    devices = {model.device for model in (pair.target, pair.drafter) if model is not None}
-    if len(devices) > 1 or devices.pop().type != "cuda":
+def captured_on_gpus(pair: Pair) -> Programs | None:
+    """How the rounds of a pair are played: captured on GPUs, where models allow it; on a CPU (None) step by step."""
+    if all(model.device.type != "cuda" for model in (pair.target, pair.drafter) if model is not None):
         return None
     from specdec_tui.backends import cuda_graphs
     from specdec_tui.decoding.device_run import Programs
@@ -137,7 +136,7 @@ def captured_on_one_gpu(pair: Pair) -> Programs | None:
 class LocalEngine:
     """The engine over models loaded into this process. `programs_of` says how the rounds of a pair are played."""
 
-    def __init__(self, programs_of: Callable[[Pair], Programs | None] = captured_on_one_gpu) -> None:
+    def __init__(self, programs_of: Callable[[Pair], Programs | None] = captured_on_gpus) -> None:
         prepare_threads()
         self._programs_of = programs_of
         self._pair: Pair | None = None

@@ -28,7 +28,7 @@ _UNBOUNDED = 32_768  # positions where a model names no limit
 _MANY_ROWS, _FEW_ROWS = 8192, 16  # matrices that are large enough for tiles of more rows; rows of a tile below
 _PROGRAMS = 512  # enough for every multiprocessor to have its share
 _AHEAD = 512  # columns of a tile's rows that are asked for before the kernel before has ended
-_SHARE, _MOST_SHARES = 64, 16  # tokens of the text that one program attends to, at least; programs at most
+_SHARE, _MOST_SHARES = 64, 32  # tokens of the text that one program attends to, at least; programs at most
 
 
 @dataclass(frozen=True)

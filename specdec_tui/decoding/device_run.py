@@ -63,6 +63,8 @@ def need_of(
     model = drafter.model if isinstance(drafter, ModelDrafter) else None
     if drafter is not None and drafter.needs_rows and model is None:
         raise ValueError("the drafter asks a model between its own drafts")
+    if model is not None and model.device != target.device:
+        raise ValueError("target and drafter are on different devices")
     limit = None if model is None else model.context_length
     if limit is not None and capacity > limit:
         raise ValueError(f"the text may outgrow the drafter's context of {limit} tokens")

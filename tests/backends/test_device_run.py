@@ -263,6 +263,16 @@ def test_a_run_stops_between_reads_and_loses_nothing(target: TransformersModel) 
     assert sum(isinstance(record, RoundVerified) for record in seen) == STEPS
 
 
+def test_models_on_different_devices_run_plainly_and_say_why(target: TransformersModel) -> None:
+    class Elsewhere(TransformersModel):
+        device = torch.device("meta")  # in name only: it computes here
+
+    small = Elsewhere(tiny_model("llama", vocab_size=64, num_hidden_layers=1))
+    _, device = both(target, lambda: ModelDrafter(small, 64), Programs(), sampler=GREEDY)
+    notices = [record.message for record in device if isinstance(record, Notice)]
+    assert notices == ["step by step, not captured: target and drafter are on different devices"]
+
+
 def test_what_cannot_be_captured_runs_plainly_and_says_why(target: TransformersModel) -> None:
     windowed = TransformersModel(tiny_model("mistral", sliding_window=8))
     plain, device = both(windowed, lambda: None, Programs(), sampler=GREEDY)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from dialled_pair import DialledPair, dialled_pair, search_dial
 from gpu import main
+from gpu_step import main as step_main
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,6 +75,8 @@ def test_all_sides_write_the_targets_ids(tmp_path: Path, capsys: pytest.CaptureF
     assert [run["side"] for run in data["runs"]] == ["target", "speculative", "generate", "static", "assisted"]
     assert len(data["runs"][0]["ids"]) == 12
     assert all(run["ids"] == data["runs"][0]["ids"] and run["lossless"] == "identical" for run in data["runs"])
+    passes = {run["side"]: 12 / run["tokens_per_target_call"] for run in data["runs"]}
+    assert abs(passes["assisted"] - passes["speculative"]) <= 1 and passes["target"] == passes["generate"] == 12
     assert data["skipped"] == []
     assert "1 of 1" in capsys.readouterr().out
 
@@ -83,3 +86,18 @@ def test_without_time_everything_is_named_as_skipped(tmp_path: Path) -> None:
     assert main(f"--shape tiny --device cpu --dtype float32 --acceptances 1 --minutes 0 --json {file}".split()) == 0
     data = json.loads(file.read_text(encoding="utf-8"))
     assert data["runs"] == [] and len(data["skipped"]) == 3
+
+
+def test_the_cost_of_a_step_is_told_for_both_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        step_main(["--shape", "tiny", "--device", "cpu", "--dtype", "float32", "--tokens", "1,3", "--text", "20"]) == 0
+    )
+    told = capsys.readouterr().out
+    assert all(f"{name} transformers" in " ".join(told.split()) for name in ("target", "drafter"))
+    assert told.count(" ms  ") >= 2 and "Error" not in told
+
+
+def test_a_constant_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        step_main(["--shape", "tiny", "--device", "cpu", "--set", "_NONE=3"])
+    assert stop.value.code == 2 and "'_NONE' is no whole number" in capsys.readouterr().err
