@@ -4,27 +4,31 @@
 
 Greedy, batch 1, random weights in the shapes of Llama 3.2 3B and 1B; a dial on the target sets the acceptance.
 Sides: our `target` and `speculative`; transformers' `generate` (eager, dynamic cache), `static` (compiled,
-static cache) and `assisted`, whose drafts are fixed to γ. Sides take turns; medians are shown. `generate`
-and `static` do not depend on the dial and run at the first acceptance only.
+static cache) and `assisted`, whose drafts are fixed to γ; and, where it is installed, `flashspec`
+(https://github.com/Mattral/FlashSpec, Apache-2.0) with γ drafts of the drafter, compiled as it does by itself.
+Sides take turns; medians are shown. `generate` and `static` do not depend on the dial and run at the first
+acceptance only.
 
 Decode rates leave out the prefill: our records tell when it ended; transformers are timed from the first call of
 a stopping criterion on, which waits for the device once. For `assisted` that is the end of the first round,
-whose tokens are then left out too. Whole times are those of the call. Our rounds are captured as CUDA graphs
-(`--stepwise`: not). Compilation and capture happen in warm-up calls at full capacity, timed apart. The floor is
-the time to read the target's weights at the speed of a device copy. Parts of a round: γ passes of the drafter
-over one token and one of the target over γ+1, each by itself.
+whose tokens are then left out too; so are those of flashspec's first step, by its own clock. Whole times are
+those of the call. Our rounds are captured as CUDA graphs (`--stepwise`: not). Compilation and capture happen in
+warm-up calls at full capacity, timed apart. The floor is the time to read the target's weights at the speed of a
+device copy. Parts of a round: γ passes of the drafter over one token and one of the target over γ+1, each by itself.
 Try it without a GPU: --shape tiny --device cpu --dtype float32 --prompts 16 --new-tokens 16 --acceptances 0.7
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import importlib.util
 import json
 import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -41,6 +45,7 @@ from transformers import PreTrainedModel, StoppingCriteria, StoppingCriteriaList
 
 from specdec_tui.backends import cuda_graphs  # noqa: E402
 from specdec_tui.backends.causal_lm import TransformersModel  # noqa: E402
+from specdec_tui.backends.model import bucket  # noqa: E402
 from specdec_tui.decoding.device_run import SPARE, Programs  # noqa: E402
 from specdec_tui.decoding.drafters import ModelDrafter  # noqa: E402
 from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, speedup, verify_ratio  # noqa: E402
@@ -49,7 +54,9 @@ from specdec_tui.decoding.lossless import check, near_tie_bound  # noqa: E402
 from specdec_tui.decoding.records import EndReason, Notice, PrefillDone, RoundVerified  # noqa: E402
 from specdec_tui.decoding.sampling import Sampler  # noqa: E402
 
-SIDES = ("target", "speculative", "generate", "static", "assisted")
+SIDES = ("target", "speculative", "generate", "static", "assisted", "flashspec")
+DRAFTING = ("speculative", "assisted", "flashspec")
+FLASHSPEC = importlib.util.find_spec("flashspec") is not None
 GREEDY = Sampler("greedy")
 WARM_UPS, WARM_UP_PASSES = 2, 12
 IN_A_ROW, SERIES = 8, 5
@@ -63,7 +70,7 @@ def captured_rounds(device: torch.device) -> Programs | None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One call. `first_…` is the prefill; with `assisted`, the first round too."""
+    """One call. `first_…` is the prefill; with `assisted` and `flashspec`, the first round too."""
 
     ids: list[int]
     seconds: float
@@ -134,6 +141,8 @@ class Contest:
             case "assisted":
                 fix_drafts(self.pair.drafter, gamma)
                 return self._generate(prompt, most, assistant_model=self.pair.drafter)
+            case "flashspec":
+                return self._flashspec(prompt, most, gamma)
         return self._generate(prompt, most)
 
     def warm_up(self, side: str, gamma: int, prompt: Sequence[int]) -> float:
@@ -220,6 +229,40 @@ class Contest:
         watch.close()
         return Outcome(ids, seconds, watch.first_length - len(prompt), watch.first - begin, watch.passes)
 
+    def _flashspec(self, prompt: Sequence[int], most: int | None, gamma: int) -> Outcome:
+        inputs = torch.tensor([prompt], device=self.pair.target.device)
+        engine = self._engine(gamma, bucket(len(prompt) + self.new_tokens + SPARE))
+        self.target.synchronize()
+        begin = time.perf_counter()
+        result = engine.generate(inputs, max_new_tokens=min(most or self.new_tokens, self.new_tokens))
+        ids = result.output_ids[0, : result.n_tokens_generated].tolist()
+        seconds = time.perf_counter() - begin
+        first = result.arm_steps[0]
+        return Outcome(ids, seconds, first.emitted, first.seconds, len(result.arm_steps))
+
+    @cache  # noqa: B019 - a contest lives as long as the program
+    def _engine(self, gamma: int, capacity: int) -> Any:
+        """flashspec over the pair; it keeps what it compiled."""
+        from flashspec import (  # type: ignore[import-not-found]
+            BanditConfig,
+            FlashSpecConfig,
+            SamplingConfig,
+            SpeculativeEngine,
+        )
+        from flashspec.engine import HuggingFaceDrafter, TargetModel  # type: ignore[import-not-found]
+
+        where = self.pair.target.device, self.pair.target.dtype
+        config = FlashSpecConfig(
+            device=str(where[0]),
+            dtype=str(where[1]).removeprefix("torch."),
+            drafter_strategy="bandit",  # of one arm: the drafter alone, with γ drafts
+            bandit=BanditConfig(n_arms=1),
+            sampling=SamplingConfig(gamma=gamma, temperature=0.0),
+            compile_max_cache_len=capacity,
+        )
+        drafter = HuggingFaceDrafter("drafter", *where, model=self.pair.drafter)
+        return SpeculativeEngine(config, [drafter], TargetModel("target", *where, model=self.pair.target))
+
 
 def _discard(logits: torch.Tensor) -> None:
     """A pass by itself is not looked at."""
@@ -266,14 +309,14 @@ def environment(device: torch.device) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
-        "flashspec_installed": importlib.util.find_spec("flashspec") is not None,
+        "flashspec": importlib.metadata.version("flashspec") if FLASHSPEC else None,
     }
 
 
 def measure(contest: Contest, report: Report, options: argparse.Namespace, deadline: float) -> None:
     """Prompt by prompt: parts, warm-up, then all sides in turns."""
     pair, source = contest.pair, torch.Generator().manual_seed(options.seed)
-    sides = [(s, g) for s in options.sides for g in (options.gamma if s in ("speculative", "assisted") else [0])]
+    sides = [(s, g) for s in options.sides for g in (options.gamma if s in DRAFTING else [0])]
     dials: dict[float, float] = {}
     for wish in options.acceptances:
         agreement = pair.turn_to(wish)
@@ -369,7 +412,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shape", choices=sorted(SHAPES), default="llama3.2")
     parser.add_argument("--device", default="cuda" if cuda else "cpu")
     parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16")
-    parser.add_argument("--sides", type=_listed(_side), default=list(SIDES), help=",".join(SIDES))
+    parser.add_argument(
+        "--sides",
+        type=_listed(_side),
+        default=[s for s in SIDES if s != "flashspec" or FLASHSPEC],
+        help=",".join(SIDES),
+    )
     parser.add_argument("--acceptances", type=_listed(float), default=[0.3, 0.5, 0.7, 0.8, 0.9, 0.95])
     parser.add_argument("--prompts", type=_listed(int), default=[128, 512, 4096], help="lengths in tokens")
     parser.add_argument("--gamma", type=_listed(int), default=[5])

@@ -61,12 +61,15 @@ def plain_row(report: Report, **side: Any) -> dict[str, Any]:
 
 
 def drafted_row(report: Report, place: dict[str, int], wish: float, static: float | None) -> dict[str, Any]:
-    ours, theirs = ({**place, "acceptance": wish, "side": side} for side in ("speculative", "assisted"))
+    ours, theirs, other = (
+        {**place, "acceptance": wish, "side": side} for side in ("speculative", "assisted", "flashspec")
+    )
 
     def own(figure: str) -> float | None:
         return report.middle("runs", figure, **ours)
 
     rate, assisted = own("tokens_per_second"), report.middle("runs", "tokens_per_second", **theirs)
+    flashspec = report.middle("runs", "tokens_per_second", **other)
     taken, predicted, realised = own("round_seconds"), own("predicted"), own("speedup")
     return {
         **place,
@@ -87,6 +90,9 @@ def drafted_row(report: Report, place: dict[str, int], wish: float, static: floa
         "× assisted": ratio(rate, assisted),
         "× static": ratio(rate, static),
         "assisted same ids": told_lossless(report, **theirs),
+        "flashspec tok/s": flashspec,
+        "× flashspec": ratio(rate, flashspec),
+        "flashspec same ids": told_lossless(report, **other),
     }
 
 
@@ -124,8 +130,7 @@ def print_summary(data: dict[str, Any]) -> None:
     for name in ("target", "drafter"):
         size, seconds, rate = (floor[f"{name}_{f}"] for f in ("weight_bytes", "seconds", "tokens_per_second"))
         print(f"{name}: {size / 1e9:.3g} GB, floor {1000 * seconds:.3g} ms = {rate:.0f} tok/s")
-    if not made["flashspec_installed"]:
-        print("flashspec is not installed: not compared")
+    print(f"flashspec {made['flashspec'] or 'is not installed: not compared'}")
     print(f"\n{markdown(data['plain'])}\n{markdown(data['drafted'])}")
     for entry in data["skipped"]:
         print("skipped:", ", ".join(f"{name} {value}" for name, value in entry.items()))

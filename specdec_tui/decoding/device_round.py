@@ -151,14 +151,14 @@ class DeviceRound:
         found = self._rule.verify(Drafts(ids, rows, count), scores, Chance(uniforms, self._noise, position))
         if self._rule.uniforms:
             self._taken.add_(drawn + count + 1)
-        last = block.index_select(0, found.accepted)  # the token before the emitted one
-        score = scores.index_select(0, found.accepted)[0].index_select(0, found.emitted)
-        facts = (found.accepted, found.emitted, count, found.sound, score)
-        row = torch.cat((self._marks.diff(), *(fact.double() for fact in facts), ids, found.numbers.flatten()))
+        score = scores.flatten().index_select(0, found.accepted * self.plan.width + found.emitted)
+        facts = torch.cat((self._marks.diff(), found.accepted, found.emitted, count, found.sound, ids))
+        row = torch.cat((facts, score, found.numbers.flatten()))
         self._out.index_copy_(0, self._slot, row[None])
-        self._slot.copy_((self._slot + 1) % self.plan.steps)
-        self._tail.copy_(torch.cat((last, found.emitted)))
-        self._length.add_(found.accepted + 1)
+        self._slot.add_(1).remainder_(self.plan.steps)
+        last = block.index_select(0, found.accepted)  # the token before the emitted one
+        torch.cat((last, found.emitted), out=self._tail)
+        self._length.add_(found.accepted).add_(1)
         self.scores, self.rows = scores, rows
 
     def _draft(self, drafter: StaticSequence, position: Tensor) -> tuple[Tensor, Tensor]:
@@ -193,10 +193,10 @@ class DeviceRound:
         gamma = self.plan.gamma
         self._host.copy_(self._out)
         found = []
-        for drafting, verifying, accepted, emitted, count, sound, score, *rest in self._host[:rounds].tolist():
+        for drafting, verifying, accepted, emitted, count, sound, *rest in self._host[:rounds].tolist():
             n = int(count)
-            numbers = [rest[gamma * (1 + kind) : gamma * (1 + kind) + n] for kind in range(4)]
-            drafts = [int(token) for token in rest[:n]]
+            drafts, score = [int(token) for token in rest[:n]], rest[gamma]
+            numbers = [rest[gamma * (1 + kind) + 1 :][:n] for kind in range(4)]
             verdict = (int(accepted), int(emitted), score, bool(sound))
             found.append(RoundResult(drafting / 1e9, verifying / 1e9, drafts, *verdict, numbers))
         return found
