@@ -246,6 +246,7 @@ def attend(
     width: tl.constexpr,
     capacity: tl.constexpr,
     splits: tl.constexpr,
+    window: tl.constexpr,
     tile_rows: tl.constexpr,
     tile_keys: tl.constexpr,
     overlap: tl.constexpr,
@@ -255,6 +256,7 @@ def attend(
     queries [tokens, heads, width], keys and values [key_heads, capacity, width]. Shares are fixed pieces of the
     capacity, so that a row's sums do not depend on what else is computed. parts [tokens * heads, splits, width],
     highest and sums [tokens * heads, splits], float32. A share without a token of the text says so by `highest`.
+    A token sees the last `window` ones; 0: all of them.
     """
     if overlap:
         gdc_launch_dependents()
@@ -282,7 +284,10 @@ def attend(
             k = tl.load(keys + held, mask=place[:, None] < end, other=0.0)
             v = tl.load(values + held, mask=place[:, None] < end, other=0.0)
             scores = tl.dot(q, tl.trans(k)) * scale
-            scores = tl.where(place[None, :] <= last[:, None], scores, -float("inf"))
+            seen = place[None, :] <= last[:, None]
+            if window > 0:
+                seen = seen & (place[None, :] > last[:, None] - window)
+            scores = tl.where(seen, scores, -float("inf"))
             now = tl.maximum(top, tl.max(scores, 1))
             safe = tl.where(now == -float("inf"), 0.0, now)
             p = tl.exp(scores - safe[:, None])

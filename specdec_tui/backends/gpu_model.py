@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from specdec_tui.backends.model import bucket
-from specdec_tui.backends.static_model import Forward, prefilled
+from specdec_tui.backends.static_model import Forward, prefilled, windows_of
 
 MOST_TOKENS = 64  # of a pass by these kernels
 
@@ -33,7 +33,10 @@ _SHARE, _MOST_SHARES = 64, 32  # tokens of the text that one program attends to,
 
 @dataclass(frozen=True)
 class Layer:
-    """Weights of a layer: qkv [(heads + 2 · key heads) · width, hidden], gate_up [2 · inner, hidden]; empty: none."""
+    """Weights of a layer: qkv [(heads + 2 · key heads) · width, hidden], gate_up [2 · inner, hidden]; empty: none.
+
+    It sees the last `window` tokens; 0: all of them.
+    """
 
     norm_in: Tensor
     qkv: Tensor
@@ -44,6 +47,7 @@ class Layer:
     norm_mid: Tensor
     gate_up: Tensor
     down: Tensor
+    window: int
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def kernels() -> ModuleType | None:
 
 
 def fits(model: PreTrainedModel) -> bool:
-    """Whether a loaded model is of a shape these kernels compute: in half precision, dense, with full attention."""
+    """Whether a loaded model is of a shape these kernels compute: in half precision, dense."""
     config = model.config
     width = _head_width(config)
     return (
@@ -113,7 +117,7 @@ def fuse(model: PreTrainedModel, positions: int) -> Weights:
     """The weights of a model that `fits`, with rotations for `positions`; the model goes on working."""
     config, inner = model.config, model.model
     layers = []
-    for layer in inner.layers:
+    for layer, window in zip(inner.layers, windows_of(model), strict=True):
         attention, mlp = layer.self_attn, layer.mlp
         projections = (attention.q_proj, attention.k_proj, attention.v_proj)
         norms = [getattr(getattr(attention, name, None), "weight", torch.empty(0)) for name in ("q_norm", "k_norm")]
@@ -128,6 +132,7 @@ def fuse(model: PreTrainedModel, positions: int) -> Weights:
                 layer.post_attention_layernorm.weight.detach(),
                 _joined((mlp.gate_proj, mlp.up_proj), "weight"),
                 mlp.down_proj.weight.detach(),
+                window,
             )
         )
     rotary = inner.rotary_emb
@@ -255,6 +260,7 @@ class GpuContext:
                 width,
                 self._capacity,
                 self._shares,
+                layer.window,
                 max(16, _power(tokens * group)),
                 min(64, self._capacity // self._shares),
                 self._overlap,

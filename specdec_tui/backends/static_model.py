@@ -35,18 +35,26 @@ def prefilled(forward: Forward, ids: Tensor) -> tuple[Tensor, list[tuple[Tensor,
     return logits, [(layer.keys[0], layer.values[0]) for layer in cache.layers]
 
 
+def windows_of(model: PreTrainedModel) -> list[int]:
+    """How many of the last tokens each layer sees; 0 for all of them."""
+    config = model.config.get_text_config(decoder=True)
+    window = getattr(config, "sliding_window", None) or 0
+    if not getattr(config, "use_sliding_window", True):
+        window = 0
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
+    return [window if kind == "sliding_attention" else 0 for kind in kinds]
+
+
 def why_not_static(model: PreTrainedModel) -> str:
     """Why passes of a loaded model cannot be captured, for a person; empty where nothing is known against it."""
     config = model.config.get_text_config(decoder=True)
-    kinds = set(getattr(config, "layer_types", None) or ())
-    window = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
-    if kinds - {"full_attention"} or (window and not kinds):
-        return "its layers see a sliding window or keep states of their own"
+    if set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}:
+        return "its layers attend in chunks or keep states of their own"
     if getattr(model, "is_quantized", False):
         return "its weights are quantized"
     if len({parameter.device for parameter in model.parameters()}) > 1:
         return "it is spread over several devices"
-    if getattr(config, "_attn_implementation", "sdpa") != "sdpa":
+    if getattr(config, "_attn_implementation", "sdpa") not in ("sdpa", "eager"):
         return f"it attends by '{config._attn_implementation}'"
     if cache_argument(type(model).forward) is None:
         return "its forward takes no cache"
@@ -104,6 +112,8 @@ class StaticContext:
         self._cache = Cache(layers=self._layers)
         self._name = cache_argument(type(model).forward) or ""
         self._columns = torch.arange(capacity, device=self._device)
+        self._windows = set(windows_of(model))
+        self._added = getattr(model.config, "_attn_implementation", "sdpa") == "eager"  # its masks are added to scores
         self._last_position = (context_length or capacity) - 1
         self._keeps_some = "logits_to_keep" in inspect.signature(type(model).forward).parameters
 
@@ -124,12 +134,23 @@ class StaticContext:
             "use_cache": True,
             # Behind the context's end only drafts that are too many are written: they must have some position.
             "position_ids": places.clamp(max=self._last_position)[None],
-            "attention_mask": (self._columns <= places[:, None])[None, None],
+            "attention_mask": self._mask(places[:, None]),
         }
         if self._keeps_some:
             arguments["logits_to_keep"] = keep
         logits: Tensor = self._model(ids[None], **arguments).logits
         return logits[0, -keep:].float()
+
+    def _mask(self, places: Tensor) -> Tensor | dict[str, Tensor]:
+        """What tokens at `places` [m, 1] see, [1, 1, m, capacity]; by kind of layer where there are two."""
+        masks: dict[str, Tensor] = {}
+        for window in self._windows:
+            seen = ((self._columns <= places) & (self._columns > places - (window or self.capacity)))[None, None]
+            if self._added:
+                dtype = self._model.dtype
+                seen = torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
+            masks["sliding_attention" if window else "full_attention"] = seen
+        return masks if len(masks) > 1 else next(iter(masks.values()))
 
     @torch.inference_mode()
     def prefill(self, ids: Tensor) -> Tensor:

@@ -46,8 +46,9 @@ def opened(kind: str, dtype: torch.dtype, **overrides: Any) -> tuple[Transformer
         ("qwen2", {}),
         ("qwen3", {}),
         ("mistral", {"sliding_window": None}),
+        ("mistral", {"sliding_window": 24}),
     ],
-    ids=["llama", "wide", "qwen2", "qwen3", "mistral"],
+    ids=["llama", "wide", "qwen2", "qwen3", "mistral", "window"],
 )
 def test_passes_give_the_logits_of_the_model(kind: str, overrides: dict[str, Any], dtype: torch.dtype) -> None:
     model, context = opened(kind, dtype, **overrides)
