@@ -36,7 +36,7 @@ def _ask_for(
 ) -> None:
     """Bring `ahead` columns of some rows of a matrix into the cache, without waiting for them."""
     line = begin + tl.arange(0, ahead // _LINE) * _LINE
-    place = weight + tl.minimum(row, rows - 1)[:, None] * columns + tl.minimum(line, columns - 1)[None, :]
+    place = weight + tl.minimum(row, rows - 1).to(tl.int64)[:, None] * columns + tl.minimum(line, columns - 1)[None, :]
     tl.inline_asm_elementwise(
         "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [place.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1
     )
@@ -113,7 +113,7 @@ def product(
     for begin in range(0, share, tile_columns):
         column = split * share + begin + tl.arange(0, tile_columns)
         w = tl.load(
-            weight + row[:, None] * columns + column[None, :],
+            weight + row.to(tl.int64)[:, None] * columns + column[None, :],  # may pass 2^31 in a large head
             mask=(row[:, None] < rows) & (column[None, :] < columns),
             other=0.0,
         )
