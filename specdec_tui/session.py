@@ -179,6 +179,9 @@ class LocalEngine:
                     progress(Progress("Capturing rounds", index / len(needs)))
                 with suppress(ValueError):  # told by the run that needs it
                     held.append(programs.lend(need))
+                if settings.schedule != "interleaved":  # one at a time, as the runs will have them
+                    while held:
+                        programs.take_back(held.pop())
         finally:
             for program in held:
                 programs.take_back(program)
@@ -218,6 +221,8 @@ class LocalEngine:
             raise PromptError(str(error)) from error
         if settings.reset_in_between:
             self._store = None
+        if self._programs is not None and not (settings.capture and settings.cache):
+            self._programs.give_up()
         runs = [
             self._start(pair, name, ids, text, settings, cancelled)
             for name in STRATEGIES

@@ -21,6 +21,7 @@ OpenStatic = Callable[[int], StaticSequence]
 _LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "n_ctx", "seq_length")
 
 _TRIAL = 24  # tokens
+_STATIC_TRIALS = (_TRIAL, 300)  # tokens; the second text needs another capacity
 # Ids that every vocabulary has.
 _PROBE, _PROBE_WRONG = (1, 3, 2, 4), (4, 0)
 
@@ -102,8 +103,13 @@ class TransformersModel:
             raise ValueError(reason)
         if self._device.type == "cuda" and gpu_model.fits(self.model):
             fast = gpu_model.opener(self.model, self.forward, self._context_length)
-            if self._static_difference(fast) <= 0:
-                return fast
+            try:
+                if self._static_difference(fast) <= 0:
+                    return fast
+            except torch.OutOfMemoryError:
+                raise
+            except Exception:  # compilers fail in ways of their own, and transformers' layers need none
+                pass
         plain = partial(StaticContext, self.model, self.forward, self._context_length)
         excess = self._static_difference(plain)
         if excess > 0:
@@ -111,18 +117,28 @@ class TransformersModel:
         return plain
 
     def _static_difference(self, open_static: OpenStatic) -> float:
-        """By how much logits of passes over a text, begun and taken back, miss those of the text as a whole."""
-        ids = [(37 * i + 1) % self._vocab_size for i in range(_TRIAL)]
-        expected = self.forward(ids, _TRIAL)
-        context, tokens = open_static(bucket(_TRIAL)), torch.tensor(ids, device=self._device)
-        first = context.prefill(tokens[:12])
+        """By how much logits of passes over texts, begun and taken back, miss those of the texts as a whole.
+
+        Two texts, with room for others: what a model does may depend on the place, and wrongly on the room.
+        """
+        return max(self._difference_over(open_static, length) for length in _STATIC_TRIALS)
+
+    def _difference_over(self, open_static: OpenStatic, length: int) -> float:
+        length = min(length, self._context_length or length)
+        ids = [(37 * i + 1) % self._vocab_size for i in range(length)]
+        expected = self.forward(ids, length)
+        context, tokens = open_static(bucket(length)), torch.tensor(ids, device=self._device)
+        known = max(1, length - _TRIAL // 2)
+        cut = (known + length) // 2
+        first = context.prefill(tokens[:known])
         rows = [
             context.extend(tokens[begin:end], torch.tensor([begin], device=self._device), end - begin)
-            for begin, end in ((12, _TRIAL), (12, 17), (17, 18), (18, _TRIAL))
+            for begin, end in ((known, length), (known, cut), (cut, cut + 1), (cut + 1, length))
+            if begin < end
         ]
         scale = max(1.0, expected.abs().max().item())
         bound = (1e-3 if self.dtype is torch.float32 else 0.3) * scale
-        return _differ(torch.cat([first, *rows[1:]]), expected[11:]) - bound
+        return _differ(torch.cat([first, *rows[1:]]), expected[known - 1 :]) - bound
 
     def synchronize(self) -> None:
         if self._device.type == "cuda":

@@ -8,6 +8,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from specdec_tui.backends import gpu_model
+
 _WARM_UPS = 2  # libraries choose kernels and take their workspaces when they are first used
 
 
@@ -40,7 +42,11 @@ def capture(step: Callable[[], None], state: list[Tensor]) -> Callable[[], None]
 
 
 def mark(place: Tensor) -> None:
-    """Write the device's clock, in nanoseconds, into an int64 [1] when the stream gets there."""
-    from specdec_tui.backends import gpu_kernels
+    """Write the device's clock, in nanoseconds, into an int64 [1] when the stream gets there.
 
-    gpu_kernels.store_time[(1,)](place)
+    RuntimeError where there is no Triton: without that clock a round's parts cannot be told.
+    """
+    kernels = gpu_model.kernels()
+    if kernels is None:
+        raise RuntimeError("the GPU's clock is read with Triton, which is not installed")
+    kernels.store_time[(1,)](place)

@@ -256,7 +256,8 @@ def attend(
     queries [tokens, heads, width], keys and values [key_heads, capacity, width]. Shares are fixed pieces of the
     capacity, so that a row's sums do not depend on what else is computed. parts [tokens * heads, splits, width],
     highest and sums [tokens * heads, splits], float32. A share without a token of the text says so by `highest`.
-    A token sees the last `window` ones; 0: all of them.
+    A token sees the last `window` ones; 0: all of them. One program for a key head, a share and `tile_rows` rows, of
+    which a token has one for each query head.
     """
     if overlap:
         gdc_launch_dependents()
@@ -265,7 +266,7 @@ def attend(
     group: tl.constexpr = heads // key_heads
     share: tl.constexpr = capacity // splits
     end = tl.load(begin) + tokens
-    row = tl.arange(0, tile_rows)
+    row = tl.program_id(2) * tile_rows + tl.arange(0, tile_rows)
     token, head = row // group, key_head * group + row % group
     real = row < tokens * group
     lane = tl.arange(0, width)

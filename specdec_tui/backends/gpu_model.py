@@ -28,6 +28,7 @@ _UNBOUNDED = 32_768  # positions where a model names no limit
 _MANY_ROWS, _FEW_ROWS = 8192, 16  # matrices that are large enough for tiles of more rows; rows of a tile below
 _PROGRAMS = 512  # enough for every multiprocessor to have its share
 _AHEAD = 512  # columns of a tile's rows that are asked for before the kernel before has ended
+_MOST_TILE_ROWS = 64  # of queries in a program of attention
 _SHARE, _MOST_SHARES = 64, 32  # tokens of the text that one program attends to, at least; programs at most
 
 
@@ -199,9 +200,13 @@ class GpuContext:
             self._values[index, :, : len(ids)] = values
         return logits
 
-    @torch.inference_mode()
     def extend(self, ids: Tensor, begin: Tensor, keep: int) -> Tensor:
         """See `model.StaticSequence`; at most `MOST_TOKENS` ids."""
+        with torch.cuda.device_of(ids):  # Triton launches on the current device, wherever the arrays are
+            return self._extend(ids, begin, keep)
+
+    @torch.inference_mode()
+    def _extend(self, ids: Tensor, begin: Tensor, keep: int) -> Tensor:
         weights, tokens = self._weights, len(ids)
         if tokens > MOST_TOKENS:
             raise ValueError(f"{tokens} tokens are too many for one pass: at most {MOST_TOKENS}")
@@ -220,6 +225,8 @@ class GpuContext:
             for columns in (heads * width, active.shape[1])
         ]
         before: Tensor | None = None
+        group = heads // key_heads
+        tile_rows = min(_MOST_TILE_ROWS, max(16, _power(tokens * group)))
         for index, layer in enumerate(weights.layers):
             self._normalize(x, before, layer.norm_in, normed)
             self._product(normed, layer.qkv, joint[None], bias=layer.qkv_bias)
@@ -244,8 +251,7 @@ class GpuContext:
                 num_warps=1,
                 **self._early,
             )
-            group = heads // key_heads
-            self._kernels.attend[(key_heads, self._shares)](
+            self._kernels.attend[(key_heads, self._shares, -(-tokens * group // tile_rows))](
                 queries,
                 self._keys[index],
                 self._values[index],
@@ -261,7 +267,7 @@ class GpuContext:
                 self._capacity,
                 self._shares,
                 layer.window,
-                max(16, _power(tokens * group)),
+                tile_rows,
                 min(64, self._capacity // self._shares),
                 self._overlap,
                 **self._early,
@@ -318,6 +324,8 @@ class GpuContext:
     def _product(self, x: Tensor, weight: Tensor, y: Tensor, bias: Tensor | None = None) -> None:
         tokens, (rows, columns) = len(x), weight.shape
         tile_rows, tile_columns = (_FEW_ROWS, 512) if rows < _MANY_ROWS else (32, 256)
+        # A tile of many tokens needs room in shared memory; sums run over the columns one by one in any case.
+        tile_columns = min(tile_columns, 8192 // max(16, _power(tokens)))
         biased = bias is not None and bool(len(bias))
         self._kernels.product[(-(-rows // tile_rows), len(y))](
             x,

@@ -39,10 +39,27 @@ def windows_of(model: PreTrainedModel) -> list[int]:
     """How many of the last tokens each layer sees; 0 for all of them."""
     config = model.config.get_text_config(decoder=True)
     window = getattr(config, "sliding_window", None) or 0
-    if not getattr(config, "use_sliding_window", True):
-        window = 0
+    if not getattr(config, "use_sliding_window", True) or not _knows(model, "sliding_window"):
+        window = 0  # a config may say more than its model does
     kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
     return [window if kind == "sliding_attention" else 0 for kind in kinds]
+
+
+def _knows(model: PreTrainedModel, name: str) -> bool:
+    """Whether the code of a model's class names something; taken for granted where the code cannot be read."""
+    try:
+        return name in inspect.getsource(inspect.getmodule(type(model)))  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return True
+
+
+def _rope_types(model: PreTrainedModel) -> set[str]:
+    """How its modules turn queries and keys: one way, or one for each kind of layer."""
+    found: set[str] = set()
+    for module in model.modules():
+        named = getattr(module, "rope_type", None) or ()
+        found |= set(named.values()) if isinstance(named, dict) else {named} if isinstance(named, str) else set()
+    return found
 
 
 def why_not_static(model: PreTrainedModel) -> str:
@@ -50,6 +67,8 @@ def why_not_static(model: PreTrainedModel) -> str:
     config = model.config.get_text_config(decoder=True)
     if set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}:
         return "its layers attend in chunks or keep states of their own"
+    if _rope_types(model) & {"longrope", "dynamic"}:
+        return "its rotations depend on the length of the text"
     if getattr(model, "is_quantized", False):
         return "its weights are quantized"
     if len({parameter.device for parameter in model.parameters()}) > 1:
@@ -69,10 +88,14 @@ class _Layer(DynamicLayer):
         self._places, self._made = places, False
 
     def fill(self, keys: Tensor, values: Tensor) -> None:
-        """Keys and values [heads, n, head_dim] of the first n tokens."""
+        """Keys and values [heads, n, head_dim] of the first n tokens; zeros behind them.
+
+        What the mask hides must still be numbers: a run that ended in others must not spoil the next.
+        """
         self._make(keys[None], values[None])
-        self.keys[0, :, : keys.shape[1]] = keys
-        self.values[0, :, : keys.shape[1]] = values
+        for held, states in ((self.keys, keys), (self.values, values)):
+            held[0, :, : keys.shape[1]] = states
+            held[0, :, keys.shape[1] :] = 0
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         self._make(key_states, value_states)
@@ -83,7 +106,6 @@ class _Layer(DynamicLayer):
     def _make(self, keys: Tensor, values: Tensor) -> None:
         if not self._made:
             self.keys, self.values = (
-                # Zeros: what the mask hides must still be numbers.
                 states.new_zeros((*states.shape[:-2], self._places.capacity, states.shape[-1]))
                 for states in (keys, values)
             )

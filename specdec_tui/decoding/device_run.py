@@ -141,6 +141,12 @@ class Programs:
         self._idle.insert(0, program)
         del self._idle[_KEPT:]
 
+    def give_up(self) -> bool:
+        """Let idle programs go, for their memory. Whether there were any."""
+        there = bool(self._idle)
+        self._idle.clear()
+        return there
+
 
 def open_static(model: CausalModel, capacity: int) -> StaticSequence:
     """ValueError, with the reason, where a model cannot be run without the host."""
@@ -195,8 +201,16 @@ class DeviceRun(Run):
         yield from super()._get_ready(use_cache)
 
     def _prefill(self, use_cache: bool) -> PrefillDone:
-        if self.program is None:
-            return super()._prefill(use_cache)
+        prefill = super()._prefill if self.program is None else self._prefill_program
+        try:
+            return prefill(use_cache)
+        except Exception as error:
+            if not is_out_of_memory(error) or len(self.ids) > self.prompt_length or not self.programs.give_up():
+                raise
+        return prefill(use_cache)
+
+    def _prefill_program(self, use_cache: bool) -> PrefillDone:
+        assert self.program is not None
         capacity = len(self.ids) + self.room
         begin = self.clock()
         played, device = self.program.round, self.target.device
@@ -211,7 +225,8 @@ class DeviceRun(Run):
         self.ids.append(first)
         if self.drafter and played.drafter is None:
             self.drafter.settle(self.ids, self.prompt_length, scores)
-        played.begin(self.ids, self.prompt_length, capacity, self.dice.uniforms(played.uniforms), self.seed)
+        most = min(played.uniforms, (2 * self.gamma + 1) * self.room)  # a round has a token of its own
+        played.begin(self.ids, self.prompt_length, capacity, self.dice.uniforms(most), self.seed)
         self._synchronize()
         seconds = self.clock() - begin
         seen = self._seen(scores, Proposal())[0]

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import torch
 from tiny_transformers import tiny_model
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.model import bucket
+from specdec_tui.backends.static_model import StaticContext
 from specdec_tui.decoding.device_run import STEPS, Need, Programs, need_of
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter
 from specdec_tui.decoding.lookup import LookupDrafter
@@ -248,6 +250,37 @@ def test_where_memory_is_short_the_programs_not_used_for_longest_are_given_up(ta
     assert [programs.settled(need(target, gamma=gamma)) for gamma in (1, 2, 3)] == [False, True, True]
 
 
+def test_a_prefill_that_lacks_memory_gets_that_of_idle_programs(
+    target: TransformersModel, small: TransformersModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = Programs()
+    settings: dict[str, Any] = {"strategy": "t", "sampler": GREEDY, "max_new_tokens": 6, "programs": programs}
+    first = list(decode(target, PROMPT, **settings))
+    programs.take_back(programs.lend(need(target, gamma=2)))
+
+    def short(self: Any, ids: torch.Tensor) -> torch.Tensor:
+        if programs.settled(need(target, gamma=2)):
+            raise torch.OutOfMemoryError
+        return whole(self, ids)
+
+    whole = StaticContext.prefill
+    monkeypatch.setattr(StaticContext, "prefill", short)
+    assert_same(first, list(decode(target, PROMPT, **settings)))
+    assert not programs.settled(need(target, gamma=2))
+
+
+def test_a_run_of_numbers_that_are_none_does_not_spoil_the_next() -> None:
+    network = tiny_model("gpt2", vocab_size=64)
+    with torch.no_grad():
+        network.get_input_embeddings().weight[50] = torch.inf
+    model, programs = TransformersModel(network), Programs()
+    settings: dict[str, Any] = {"strategy": "t", "sampler": GREEDY, "max_new_tokens": 6, "programs": programs}
+    good = list(decode(model, PROMPT, **settings))
+    bad = list(decode(model, [*PROMPT, 6, 50], **settings))
+    assert isinstance(bad[-1], RunEnded) and bad[-1].reason is EndReason.ERROR
+    assert_same(good, list(decode(model, PROMPT, **settings)))
+
+
 def test_a_run_stops_between_reads_and_loses_nothing(target: TransformersModel) -> None:
     seen: list[Record] = []
     for record in decode(
@@ -262,6 +295,65 @@ def test_a_run_stops_between_reads_and_loses_nothing(target: TransformersModel) 
         seen.append(record)
     assert seen[-1] == RunEnded(EndReason.CANCELLED)
     assert sum(isinstance(record, RoundVerified) for record in seen) == STEPS
+
+
+def test_a_window_that_only_the_config_knows_of_hides_nothing() -> None:
+    model = TransformersModel(tiny_model("llama", sliding_window=6))
+    plain, device = both(model, lambda: None, Programs(), sampler=GREEDY, max_new_tokens=40)
+    assert_same(plain, device)
+    assert not any(isinstance(record, Notice) for record in device)
+
+
+UNFIT = {
+    "gpt_neo": (
+        {
+            "num_layers": 2,
+            "num_heads": 4,
+            "hidden_size": 32,
+            "attention_types": [[["global", "local"], 1]],
+            "max_position_embeddings": 600,
+        },
+        "its logits would differ by ",  # its local layers count from the end of the buffer
+    ),
+    "phi3": (
+        {
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 600,
+            "original_max_position_embeddings": 300,
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": 10000.0,
+                "short_factor": [1.0] * 4,
+                "long_factor": [2.0, 3.0, 4.0, 5.0],
+                "original_max_position_embeddings": 300,
+            },
+        },
+        "its rotations depend on the length of the text",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNFIT)
+def test_models_whose_passes_depend_on_the_room_or_the_length_run_plainly(kind: str) -> None:
+    sizes, reason = UNFIT[kind]
+    config = AutoConfig.for_model(kind, vocab_size=64, bos_token_id=0, eos_token_id=1, pad_token_id=1, **sizes)
+    torch.manual_seed(1)
+    network = AutoModelForCausalLM.from_config(config).float().eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0, 0.3)
+    model, prompt = TransformersModel(network), [(7 * i * i + 3 * i) % 50 + 3 for i in range(290)]
+    settings: dict[str, Any] = {"strategy": "t", "sampler": GREEDY, "max_new_tokens": 20}
+    plain = list(decode(model, prompt, **settings))
+    device = list(decode(model, prompt, programs=Programs(), **settings))
+    notices = [record.message for record in device if isinstance(record, Notice)]
+    assert len(notices) == 1 and notices[0].startswith(f"step by step, not captured: {reason}")
+    assert_same(plain, [record for record in device if not isinstance(record, Notice)])
 
 
 def test_models_on_different_devices_run_plainly_and_say_why(target: TransformersModel) -> None:

@@ -73,8 +73,22 @@ def test_a_token_in_a_block_has_the_numbers_of_a_token_alone(dtype: torch.dtype)
     tokens = torch.tensor([(11 * i + 5) % 300 for i in range(49)], device=DEVICE)
     context.prefill(tokens[:40])
     block = context.extend(tokens[40:], torch.tensor([40], device=DEVICE), 9)
+    if GPU:  # a larger tile, where NumPy would multiply in another order
+        more = torch.cat((tokens[40:], tokens[:24]))
+        assert torch.equal(context.extend(more, torch.tensor([40], device=DEVICE), 33)[:9], block)
     single = [context.extend(tokens[n : n + 1], torch.tensor([n], device=DEVICE), 1) for n in range(40, 49)]
     assert torch.equal(block, torch.cat(single))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_block_of_the_most_drafts_gives_the_logits_of_the_model(dtype: torch.dtype) -> None:
+    model, context = opened("llama", dtype)
+    ids = [(7 * i + 3) % 300 for i in range(73)]
+    tokens = torch.tensor(ids, device=DEVICE)
+    expected = model.forward(ids, 34)
+    got = torch.cat((context.prefill(tokens[:40]), context.extend(tokens[40:], torch.tensor([40], device=DEVICE), 33)))
+    bound = (0.02 if dtype is torch.float16 else 0.15) * expected.abs().max().item()
+    assert (got - expected).abs().max().item() <= bound
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
