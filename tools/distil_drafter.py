@@ -20,7 +20,7 @@ from distil.evaluate import EvaluationSettings, conditions, evaluate, read_promp
 from distil.export import check_out, export
 from distil.files import Refused, brief, read_json, write_json
 from distil.generate import MODES, GenerationSettings, generate
-from distil.llama import from_state, load_llama, read_shape
+from distil.llama import from_state, load_llama, read_config, read_shape
 from distil.openings import chat_pieces
 from distil.student import hugging_face_state
 from distil.target import name_and_licence
@@ -170,9 +170,11 @@ def _evaluate(arguments: argparse.Namespace, settings: EvaluationSettings) -> No
         student = load_student(arguments.run, arguments.name, arguments.target)
     if file is None and student is not None:
         file = arguments.run / "models" / arguments.name / "evaluation.json"
-        before = read_json(file).get("conditions")
+        earlier = read_json(file)
+        before = earlier.get("conditions")
         if before == conditions(prompts, settings):
             _tell(f"evaluation of {arguments.name} is finished: {file}")
+            print(table(earlier), flush=True)
             return
         if before:
             _tell(f"evaluation of {arguments.name} is done anew: its prompts or settings are others than before")
@@ -184,7 +186,8 @@ def _evaluate(arguments: argparse.Namespace, settings: EvaluationSettings) -> No
         rounded = {name: value.bfloat16() for name, value in hugging_face_state(student).items()}  # as exported
         drafter = from_state(student.shape, rounded, device, torch.float32)
     begun = time.monotonic()
-    result = evaluate(target, drafter, _tokenizer(arguments.target), prompts, settings, _tell)
+    most = read_config(arguments.target).get("max_position_embeddings")
+    result = evaluate(target, drafter, _tokenizer(arguments.target), prompts, settings, _tell, most)
     result["seconds"] = round(time.monotonic() - begun, 1)
     if file is not None:
         write_json(file, result)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from distil import openings
 from distil.export import check_out
 from distil.files import Refused, load_tensors
 from distil.llama import Shape, load_llama
@@ -266,6 +267,40 @@ def test_damaged_files_of_a_run_are_named(
         file.unlink()
         assert all(f"{file} is missing" in refuses(*command) for command in commands)
         file.write_bytes(whole)
+
+
+def test_a_text_that_lacks_a_shard_is_not_trained_on(run_copy: Path, target_folder: Path, refuses: Refuses) -> None:
+    common = ["--run", run_copy, "--target", target_folder, "--device", "cpu"]
+    shard_files(run_copy / "shards")[0].unlink()
+    told = refuses("train", *common, "--name", "other", *TRAINED)
+    assert "holds 512 tokens of text and not the 1,024 that were written" in told and "same generate command" in told
+
+
+def test_a_text_of_another_recipe_is_neither_mixed_nor_told_falsely(
+    run_copy: Path, target_folder: Path, suite_file: Path, refuses: Refuses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common = ["--run", str(run_copy), "--target", str(target_folder), "--device", "cpu"]
+    export = ["export", *common, "--name", "toy", *OF_CARD]
+    monkeypatch.setattr(openings, "MIXTURE", (("raw", 1.0),))
+    told = refuses("generate", *common, "--prompts", suite_file, *WRITING[:-1], 2000)
+    assert "other settings (mixture: " in told
+    main(export)
+    card = (run_copy / "models" / "toy" / "export" / "README.md").read_text(encoding="utf-8")
+    assert "- 30%: the bare chat prefix" in card and "- 100%" not in card
+    file = run_copy / "generation-settings.json"
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    del settings["mixture"]
+    file.write_text(json.dumps(settings), encoding="utf-8")
+    assert "mixture missing" in refuses(*export) and "start again" in refuses(*export)
+
+
+def test_a_conversation_beyond_the_context_is_not_judged(target_folder: Path, refuses: Refuses, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(json.dumps({"prompt": "word " * 600, "category": "x"}) + "\n", encoding="utf-8")
+    told = refuses(
+        "evaluate", "--target", target_folder, "--device", "cpu", "--drafter", target_folder, "--prompts", file
+    )
+    assert "is more than the 512 of the target's context" in told
 
 
 def test_what_was_deleted_is_made_again(run_copy: Path, target_folder: Path, suite_file: Path) -> None:

@@ -11,6 +11,7 @@ from distil.card import model_card
 from distil.evaluate import compare
 from distil.llama import hidden_states, load_llama
 from distil.loss import LossWeights, fused_head_loss
+from distil.openings import recipe
 from distil.speculation import replay_rounds
 from distil.student import Student, principal_embedding, student_shape
 from distil.train import TrainingSettings, learning_rate, load_student, rows_of_step, train
@@ -227,7 +228,7 @@ def test_every_default_of_the_command_line_is_a_plain_value(stage: str) -> None:
 
 
 def test_the_model_card_has_both_seeds_and_not_the_folder_of_the_target() -> None:
-    settings = {"k": 48, "target": "/somewhere/private", "seed": 5}
+    settings = {"k": 48, "target": "/somewhere/private", "seed": 5} | recipe()
     shape = {"seed": 7, "width": 8, "layers": 1, "heads": 1, "kv_heads": 1, "mlp": 8, "kl": 1.0, "tv": 1.0, "top": 0.2}
     card = model_card("maker/model", "Apache-2.0", settings, {"tokens": 5}, shape, {"parameters": 7}, {})
     assert "private" not in card and "Apache-2.0" in card

@@ -7,7 +7,6 @@ from typing import Any
 
 from distil.conversation import CUT
 from distil.evaluate import table
-from distil.openings import MIXTURE, TEMPERATURES, USER_TEMPERATURE
 
 CARD_MARK = "`tools/distil_drafter.py`"
 """Words by which a card is known as one of this tool."""
@@ -20,12 +19,16 @@ _SORTS = {
 }
 
 
+_TOLD = ("target", "mixture", "temperatures", "user_temperature", "finished", "budget_minutes")
+"""What is told in words, or says nothing of the result."""
+
+
 def _rows(entries: dict[str, Any]) -> str:
     return "\n".join(f"| {name} | {value} |" for name, value in entries.items() if value is not None)
 
 
-def _temperatures() -> str:
-    parts = (f"{t:g} ({share:.0%}{'' if cut else ', tail kept'})" for share, t, cut in TEMPERATURES)
+def _temperatures(rows: list[list[Any]]) -> str:
+    parts = (f"{t:g} ({share:.0%}{'' if cut else ', tail kept'})" for share, t, cut in rows)
     return ", ".join(parts)
 
 
@@ -40,7 +43,7 @@ def model_card(
 ) -> str:
     """The README.md of an exported drafter, from what the stages recorded; no evaluation, no section about it."""
     short = target_name.rsplit("/", 1)[-1]
-    mixture = "\n".join(f"- {share:.0%}: {_SORTS[name]}" for name, share in MIXTURE)
+    mixture = "\n".join(f"- {share:.0%}: {_SORTS[name]}" for name, share in generation_settings["mixture"])
     heads = f"{settings['heads']} heads ({settings['kv_heads']} for keys and values)"
     text = f"""---
 license: {target_licence.lower()}
@@ -74,7 +77,8 @@ By distillation, without any data set, with {CARD_MARK}.
    Rows began with
 {_indented(mixture)}
 
-   Temperatures of the answers: {_temperatures()}; of made-up questions: {USER_TEMPERATURE}. Tokens under
+   Temperatures of the answers: {_temperatures(generation_settings["temperatures"])};
+   of made-up questions: {generation_settings["user_temperature"]}. Unless the tail was kept, tokens under
    {round(100 * math.exp(CUT))} % of the top probability were not sampled.
    No question or beginning from a template and no scripted follow-up is a held-out prompt; what the target
    made up by itself was not compared with these.
@@ -86,8 +90,8 @@ By distillation, without any data set, with {CARD_MARK}.
 
 | text | |
 |---|---|
-{_rows({name: value for name, value in generation_settings.items() if name != "target"})}
-{_rows({name.replace("_", " "): value for name, value in generation.items() if name != "finished"})}
+{_rows({name: value for name, value in generation_settings.items() if name not in _TOLD})}
+{_rows({name.replace("_", " "): value for name, value in generation.items() if name not in _TOLD})}
 
 | training | |
 |---|---|

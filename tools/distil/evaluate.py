@@ -173,14 +173,18 @@ def evaluate(
     prompts: list[HeldOutPrompt],
     settings: EvaluationSettings,
     tell: Callable[[str], None],
+    most: int | None = None,
 ) -> dict[str, Any]:
-    """Figures for a pair, both in float32 on one device, as a JSON object (see `conditions` and `summarize`)."""
+    """Figures for a pair, both in float32 on one device, as a JSON object (see `conditions` and `summarize`).
+
+    Refused when a conversation would be longer than the target's context of `most` tokens.
+    """
     if target.shape.vocab != drafter.shape.vocab:
         raise Refused(f"the drafter has {drafter.shape.vocab:,} tokens and the target {target.shape.vocab:,}")
     result: dict[str, Any] = {"conditions": conditions(prompts, settings), "prompts": len(prompts), "temperatures": {}}
     for temperature in settings.temperatures:
         torch.manual_seed(settings.seed)
-        figures = _at_temperature(target, drafter, tokenizer, prompts, settings, temperature)
+        figures = _at_temperature(target, drafter, tokenizer, prompts, settings, temperature, most)
         result["temperatures"][f"{temperature:g}"] = summarize(figures, greedy=temperature == 0)
         tokens = sum(len(match) for each in figures for match in each.matches)
         tell(f"temperature {temperature:g}: {tokens:,} tokens judged")
@@ -194,6 +198,7 @@ def _at_temperature(
     prompts: list[HeldOutPrompt],
     settings: EvaluationSettings,
     temperature: float,
+    most: int | None,
 ) -> list[PromptFigures]:
     end_id = chat_pieces(tokenizer).end_id
     figures = [PromptFigures(prompt.category) for prompt in prompts]
@@ -206,6 +211,9 @@ def _at_temperature(
         for begin in range(0, len(asked), _ROWS_AT_ONCE):
             part = asked[begin : begin + _ROWS_AT_ONCE]
             ids = [prompt_ids(tokenizer, prompts[owners[n]].turns[: turn + 1], answers[n]) for n in part]
+            longest = max(map(len, ids)) + settings.new_tokens
+            if most and longest > most:
+                raise Refused(f"a conversation of {longest:,} tokens is more than the {most:,} of the target's context")
             written = answer(target, ids, temperature, settings.new_tokens, end_id)
             found = compare(target, drafter, list(zip(ids, written, strict=True)), judged)
             for n, tokens, (agreed, accepted) in zip(part, written, found, strict=True):

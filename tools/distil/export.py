@@ -16,6 +16,7 @@ from torch import Tensor
 from distil.card import CARD_MARK, model_card
 from distil.files import Refused, read_json, write_json
 from distil.llama import read_config
+from distil.openings import recipe
 from distil.student import Student, hugging_face_state
 from distil.train import load_student
 
@@ -126,7 +127,7 @@ def export(run: Path, name: str, target: Path, folder: Path, target_name: str, t
     card = model_card(
         target_name,
         target_licence,
-        read_json(run / "generation-settings.json", needed=["k"]),
+        read_json(run / "generation-settings.json", needed=["k", *recipe()]),
         read_json(run / "generation.json", needed=["tokens"]),
         read_json(models / "settings.json", needed=["kl", "tv", "top"]),
         read_json(models / "training.json", needed=["parameters"]),

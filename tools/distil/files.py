@@ -25,7 +25,8 @@ def damaged(path: Path, why: object) -> Refused:
 
 def brief(why: object) -> str:
     """The beginning of a message, on one line."""
-    return " ".join(str(why).split())[:200]
+    text = " ".join(str(why).split())
+    return text if len(text) <= 200 else text[:200].rsplit(" ", 1)[0] + " …"
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -39,7 +40,8 @@ def read_json(path: Path, needed: Iterable[str] = ()) -> dict[str, Any]:
     """The object in a JSON file; without `needed` keys it may be missing, and counts as an empty one."""
     if not path.exists():
         if needed:
-            raise Refused(f"{path} is missing: run the stage that writes it again")
+            lost = path.name.endswith("settings.json")
+            raise Refused(f"{path} is missing: {_LOST if lost else 'run the stage that writes it again'}")
         return {}
     try:
         value = json.loads(path.read_text(encoding="utf-8"))

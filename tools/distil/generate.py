@@ -18,7 +18,7 @@ from distil.conversation import Conversation
 from distil.decoder import Decoder, as_is, compiled, disagreement, float_logits
 from distil.files import Refused, check_settings, read_json, write_json
 from distil.llama import Llama, load_llama, read_config, read_shape
-from distil.openings import Opening, make_openings
+from distil.openings import Opening, make_openings, recipe
 from distil.shards import MOST_IDS, Rows, pack_ids, save_rows, shard_files
 from distil.target import fingerprint
 
@@ -160,6 +160,7 @@ def generate(
     held_out = tuple(excluded)
     recorded = {
         **asdict(settings),
+        **recipe(),
         "target_sha256": fingerprint(target),
         "excluded_sha256": hashlib.sha256("\n".join(sorted(held_out)).encode()).hexdigest(),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from distil.prompts import (
     TEMPLATES,
     TOPICS,
     Template,
+    all_turns,
     fill,
     normal_form,
 )
@@ -36,6 +38,18 @@ TEMPERATURES: tuple[tuple[float, float, bool], ...] = (
 USER_TEMPERATURE = 0.9  # else all bare rows of temperature 0 would be one and the same
 MIXTURE: tuple[tuple[str, float], ...] = (("bare", 0.30), ("question", 0.46), ("beginning", 0.16), ("raw", 0.08))
 SCRIPTED_FOLLOW_UPS = 0.4  # share of questions whose second user turn is one of FOLLOW_UPS
+
+
+def recipe() -> dict[str, Any]:
+    """What decides the openings besides seed and number, to be kept with the text."""
+    words = "\n".join([*all_turns(), *RAW_OPENINGS])
+    return {
+        "temperatures": [list(row) for row in TEMPERATURES],
+        "user_temperature": USER_TEMPERATURE,
+        "mixture": [list(row) for row in MIXTURE],
+        "scripted_follow_ups": SCRIPTED_FOLLOW_UPS,
+        "words_sha256": hashlib.sha256(words.encode()).hexdigest(),
+    }
 
 
 @dataclass(frozen=True, slots=True)

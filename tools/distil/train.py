@@ -216,10 +216,16 @@ def train(
     if not files:
         raise Refused(f"{run} holds no text yet: generate first")
     check_target(run, target)
-    if not read_json(run / "generation.json", needed=["finished"])["finished"]:
+    written = read_json(run / "generation.json", needed=["finished", "tokens"])
+    if not written["finished"]:
         raise Refused(f"the text in {run} is not finished: the same generate command goes on")
     rows = load_rows(files, device)
     length = rows.tokens.shape[1]
+    if rows.tokens.numel() != written["tokens"]:
+        raise Refused(
+            f"{run} holds {rows.tokens.numel():,} tokens of text and not the {written['tokens']:,} that were written: "
+            "the same generate command writes what is missing"
+        )
     held = min(settings.held_out, len(rows) // 4)
     if len(rows) - held < settings.batch:
         raise Refused(f"{len(rows) - held} rows are too few for a batch of {settings.batch}")
