@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.model import bucket
-from specdec_tui.backends.static_model import StaticContext
+from specdec_tui.backends.static_model import StaticContext, why_not_static
 from specdec_tui.decoding.device_run import STEPS, Need, Programs, need_of
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter
 from specdec_tui.decoding.lookup import LookupDrafter
@@ -302,6 +302,21 @@ def test_a_window_that_only_the_config_knows_of_hides_nothing() -> None:
     plain, device = both(model, lambda: None, Programs(), sampler=GREEDY, max_new_tokens=40)
     assert_same(plain, device)
     assert not any(isinstance(record, Notice) for record in device)
+
+
+def test_quantized_spread_and_oddly_attending_models_are_not_captured() -> None:
+    quantized = tiny_model("llama")
+    quantized.is_quantized = True
+    spread = tiny_model("llama")
+    spread.model.layers[1].to("meta")
+    flex = tiny_model("llama")
+    flex.config._attn_implementation = "flex_attention"
+    assert [why_not_static(model) for model in (quantized, spread, flex, tiny_model("llama"))] == [
+        "its weights are quantized",
+        "it is spread over several devices",
+        "it attends by 'flex_attention'",
+        "",
+    ]
 
 
 UNFIT = {
