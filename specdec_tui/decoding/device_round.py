@@ -147,7 +147,7 @@ class DeviceRound:
         self._mark(self._marks[2:])
         scores = logits if self.plan.sampler.is_greedy else self.plan.sampler.probabilities(logits, whole=True)
         drawn = count if rows is not None and self._rule.uniforms else torch.zeros_like(count)
-        uniforms = self._uniforms(self._taken + drawn, gamma + 1)
+        uniforms = self._uniforms(drawn, gamma + 1)
         found = self._rule.verify(Drafts(ids, rows, count), scores, Chance(uniforms, self._noise, position))
         if self._rule.uniforms:
             self._taken.add_(drawn + count + 1)
@@ -164,14 +164,15 @@ class DeviceRound:
     def _draft(self, drafter: StaticSequence, position: Tensor) -> tuple[Tensor, Tensor]:
         """γ drafts [γ] and their rows [γ, V]. The drafter reads the last two tokens: it may have missed the first."""
         plan, drafts, rows = self.plan, [], []
-        feed, place = self._tail, self._length - 2
+        feed, place, positions = self._tail, self._length - 2, position + self._places
         for index in range(plan.gamma):
-            logits = drafter.extend(torch.where(feed < plan.drafter_ids, feed, 0), place, 1)[0]
+            if plan.drafter_ids < plan.width:
+                feed = torch.where(feed < plan.drafter_ids, feed, 0)
+            logits = drafter.extend(feed, place, 1)[0]
             if plan.fit is not None:
                 logits = plan.fit(logits)
             row = logits if plan.sampler.is_greedy else plan.sampler.probabilities(logits, whole=True)
-            uniform = self._uniforms(self._taken + index, 1)
-            feed = self._rule.draw(row, uniform, self._noise, position + index)
+            feed = self._rule.draw(row, self._uniforms(index, 1), self._noise, positions[index : index + 1])
             place = self._length + index
             drafts.append(feed)
             rows.append(row)
@@ -183,10 +184,11 @@ class DeviceRound:
         before = torch.cat((torch.zeros_like(ended[:1]), ended[:-1]))
         return (before == 0).sum(0, keepdim=True)
 
-    def _uniforms(self, first: Tensor, count: int) -> Tensor:
+    def _uniforms(self, first: Tensor | int, count: int) -> Tensor:
+        """Numbers of the stream [count] from `first` behind those used up; anything where the rule uses none."""
         if not self._rule.uniforms:
             return self._chance
-        return self._chance.index_select(0, first + torch.arange(count, device=first.device))
+        return self._chance.index_select(0, self._taken + first + torch.arange(count, device=self._taken.device))
 
     def read(self, rounds: int) -> list[RoundResult]:
         """The last `rounds` rounds, waiting for them."""
