@@ -296,7 +296,7 @@ class LocalEngine:
         self, pair: Pair, ids: list[int], runs: list[_Run], settings: Settings, stopped: bool
     ) -> Iterator[Checked]:
         """The lossless check of every run. A cancelled prompt is compared, but costs no further pass."""
-        from specdec_tui.decoding.errors import describe_error
+        from specdec_tui.backends.errors import describe_error
         from specdec_tui.decoding.lossless import check, near_tie_bound
 
         bound = near_tie_bound(pair.target.dtype)

@@ -43,6 +43,8 @@ class HashSequence:
 
 
 class StaticHashModel(HashModel):
+    static_note = ""
+
     def open_static(self, capacity: int) -> HashSequence:
         return HashSequence(self, capacity)
 

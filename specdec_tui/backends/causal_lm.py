@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from specdec_tui.backends import gpu_model
 from specdec_tui.backends.cache import RewindableCache, cache_argument, keeps_only_keys_and_values
+from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.model import ModelContext, StaticSequence, bucket
 from specdec_tui.backends.static_model import StaticContext, why_not_static
 
@@ -55,6 +56,7 @@ class TransformersModel:
         if self._input_device.type == "meta":  # offloaded: accelerate's hook moves inputs itself
             self._input_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._static: OpenStatic | None = None
+        self.static_note = ""
         expected = self.forward(_PROBE, keep=2)
         self._vocab_size, self._device = expected.shape[-1], expected.device
         self.rewindable = (
@@ -106,10 +108,12 @@ class TransformersModel:
             try:
                 if self._static_difference(fast) <= 0:
                     return fast
+                why = "do not give its logits"
             except torch.OutOfMemoryError:
                 raise
-            except Exception:  # compilers fail in ways of their own, and transformers' layers need none
-                pass
+            except Exception as error:  # compilers fail in ways of their own, and transformers' layers need none
+                why = f"fail ({type(error).__name__}: {first_line(error)})"
+            self.static_note = f"captured over transformers' layers, which are slower: the GPU kernels {why} here"
         plain = partial(StaticContext, self.model, self.forward, self._context_length)
         excess = self._static_difference(plain)
         if excess > 0:

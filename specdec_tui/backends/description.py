@@ -16,6 +16,7 @@ from transformers import (
 )
 
 from specdec_tui.backends import demo, hub
+from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.pair import LoadError, ReportProgress
 from specdec_tui.backends.presets import DEMO_DRAFTER, DEMO_TARGET, ModelSpec
 
@@ -69,12 +70,6 @@ def _same_tokenizer(folder: Path, other: Path) -> bool:
     names = ("tokenizer.json", "tokenizer_config.json")
     same, _, _ = filecmp.cmpfiles(folder, other, names, shallow=False)
     return len(same) == len(names)
-
-
-def first_line(error: BaseException) -> str:
-    """An exception as one line for a person."""
-    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return text or type(error).__name__
 
 
 def _locate(spec: ModelSpec, progress: ReportProgress) -> hub.Location:

@@ -28,7 +28,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from specdec_tui.backends.causal_lm import RecomputedContext, context_length_of
-from specdec_tui.backends.description import first_line
+from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.model import ModelContext
 
 GROWTH = 256

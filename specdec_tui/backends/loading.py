@@ -11,7 +11,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from specdec_tui.backends import compatibility, hub, memory
 from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
-from specdec_tui.backends.description import ModelDescription, describe, first_line
+from specdec_tui.backends.description import ModelDescription, describe
+from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.lean_model import LeanModel, agrees, fits, why_not
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.backends.presets import ModelSpec, resolve

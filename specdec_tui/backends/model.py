@@ -100,8 +100,13 @@ class StaticSequence(Protocol):
 
 
 @runtime_checkable
-class StaticModel(Protocol):
-    """A `CausalModel` that can also be run as a `StaticSequence`."""
+class StaticModel(CausalModel, Protocol):
+    """A `CausalModel` that can also be run as a `StaticSequence`.
+
+    `static_note` is what a person should know of how that is done, once it was; empty for nothing.
+    """
+
+    static_note: str
 
     def open_static(self, capacity: int) -> StaticSequence:
         """A sequence of at least `capacity` tokens. ValueError, with the reason, when the model cannot be run so."""

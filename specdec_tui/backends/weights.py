@@ -9,7 +9,8 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
-from specdec_tui.backends.description import ModelDescription, first_line
+from specdec_tui.backends.description import ModelDescription
+from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.memory import Placement
 from specdec_tui.backends.pair import LoadError, ModelInfo
 

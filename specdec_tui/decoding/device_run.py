@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from specdec_tui.backends.errors import first_line, is_out_of_memory
 from specdec_tui.backends.model import CausalModel, StaticModel, StaticSequence, bucket
 from specdec_tui.decoding.device_round import DeviceRound, Mark, Plan, RoundResult, host_mark
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter, Proposal
-from specdec_tui.decoding.errors import first_line, is_out_of_memory
 from specdec_tui.decoding.records import Capturing, Notice, PrefillDone, Record, RunEnded, Status
 from specdec_tui.decoding.rules import Verdict
 from specdec_tui.decoding.run import Run
@@ -190,15 +190,21 @@ class DeviceRun(Run):
 
     def _get_ready(self, use_cache: bool) -> Iterator[Record]:
         try:
-            need = self._need(use_cache)
-            if not self.programs.settled(need):
-                yield Capturing()
-            self.program = self.programs.lend(need)
+            yield from self._borrow(self._need(use_cache))
             return
         except ValueError as error:
             reason = str(error)
         yield Notice(f"step by step, not captured: {reason}")
         yield from super()._get_ready(use_cache)
+
+    def _borrow(self, need: Need) -> Iterator[Record]:
+        """Get the program and tell what it is. ValueError with a reason where it cannot be had."""
+        if not self.programs.settled(need):
+            yield Capturing()
+        self.program = self.programs.lend(need)
+        for model in (need.target, need.drafter):
+            if isinstance(model, StaticModel) and model.static_note:
+                yield Notice(model.static_note)
 
     def _prefill(self, use_cache: bool) -> PrefillDone:
         prefill = super()._prefill if self.program is None else self._prefill_program

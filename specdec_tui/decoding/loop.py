@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from specdec_tui.backends.errors import describe_error
 from specdec_tui.backends.model import CausalModel
 from specdec_tui.decoding.device_run import DeviceRun, Programs
 from specdec_tui.decoding.drafters import Drafter
-from specdec_tui.decoding.errors import describe_error
 from specdec_tui.decoding.records import EndReason, Record, RunEnded, RunStarted
 from specdec_tui.decoding.rules import rule_for
 from specdec_tui.decoding.run import Run, nothing

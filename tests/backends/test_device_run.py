@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from itertools import zip_longest
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from tiny_transformers import tiny_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from specdec_tui.backends import gpu_model
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.model import bucket
 from specdec_tui.backends.static_model import StaticContext, why_not_static
@@ -317,6 +319,24 @@ def test_quantized_spread_and_oddly_attending_models_are_not_captured() -> None:
         "it attends by 'flex_attention'",
         "",
     ]
+
+
+def test_kernels_that_fail_are_told_and_replaced_by_the_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: Any) -> Any:
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(gpu_model, "fits", lambda model: True)
+    monkeypatch.setattr(gpu_model, "opener", lambda *arguments: fails)
+    model = TransformersModel(tiny_model("llama"))
+    monkeypatch.setattr(model, "_device", SimpleNamespace(type="cuda"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "_difference_over", lambda open_static, length: open_static(256) and -1.0)
+        model.open_static(100)
+    assert model.static_note.endswith("the GPU kernels fail (RuntimeError: no compiler here) here")
+    model._device = torch.device("cpu")
+    plain, device = both(model, lambda: None, Programs(), sampler=GREEDY)
+    assert [record.message for record in device if isinstance(record, Notice)] == [model.static_note]
+    assert_same(plain, [record for record in device if not isinstance(record, Notice)])
 
 
 UNFIT = {

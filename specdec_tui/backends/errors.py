@@ -17,8 +17,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Its message, or its type where it has none."""
-    return str(error).strip().split("\n")[0] or type(error).__name__
+    """What an exception says, as one line for a person; its type where it says nothing."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def describe_error(error: Exception) -> str:
