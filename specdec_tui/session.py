@@ -7,41 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from specdec_tui.backends.pair import LoadError, PairInfo, Progress, PromptError, ReportProgress
 from specdec_tui.backends.threads import prepare_threads
 from specdec_tui.decoding.records import (
-    EMITTED,
-    Capturing,
     Checked,
-    DraftsProposed,
-    EndReason,
     Event,
     Finished,
     Lossless,
     LosslessStatus,
-    Notice,
-    PrefillDone,
     Record,
-    RoundVerified,
     RunEnded,
-    RunStarted,
-    Status,
-    Step,
-    tokens_of,
 )
 from specdec_tui.settings import STRATEGIES, ModelChoice, Settings
+from specdec_tui.strategy_run import (
+    StrategyRun,
+    ended_rightly,
+    in_turn,
+    interleaved,
+    not_checkable,
+    refused,
+    sampler_of,
+)
 
 if TYPE_CHECKING:
     from specdec_tui.backends.loading import Pair
     from specdec_tui.backends.model import CausalModel
-    from specdec_tui.backends.tokenizer import IncrementalText, PromptTokenizer
     from specdec_tui.decoding.device_run import Need, Programs
     from specdec_tui.decoding.drafters import Drafter
     from specdec_tui.decoding.ngram import NgramStore
-    from specdec_tui.decoding.sampling import Sampler
 
 
 WARM_PROMPT = 8  # tokens of the context that block lengths are warmed up in
@@ -73,54 +68,6 @@ class Engine(Protocol):
     def new_chat(self) -> None:
         """Forget the conversation."""
         ...
-
-
-@dataclass
-class _Run:
-    """One strategy's run in progress: its records to come and the text so far."""
-
-    strategy: str
-    records: Iterator[Record]
-    tokenizer: PromptTokenizer
-    text: IncrementalText
-    prompt_text: str
-    ids: list[int] = field(default_factory=list)
-    end: RunEnded | None = None
-
-    @property
-    def failed(self) -> bool:
-        return self.end is None or self.end.reason is EndReason.ERROR
-
-    @property
-    def cut_short(self) -> bool:
-        """Whether it ended before its own end."""
-        return self.end is None or self.end.reason in (EndReason.ERROR, EndReason.CANCELLED)
-
-    def step(self) -> Step:
-        """The next record, with the text of its tokens. StopIteration when the run is over."""
-        record = next(self.records)
-        match record:
-            case RunStarted():
-                return Step(self.strategy, record, prompt_text=self.prompt_text)
-            case DraftsProposed(drafts=drafts):
-                return Step(self.strategy, record, self.text.peek(t.id for t in drafts))
-            case PrefillDone() | RoundVerified():
-                return Step(self.strategy, record, self._advance(record))
-            case RunEnded():
-                self.end = record
-                answer = self.tokenizer.decode(self.ids, skip_special_tokens=True)
-                rest = self.text.rest()
-                return Step(self.strategy, record, (rest,) if rest else (), answer=answer)
-        return Step(self.strategy, record)
-
-    def _advance(self, record: PrefillDone | RoundVerified) -> tuple[str, ...]:
-        """Take the emitted tokens into the text. Refused drafts stand behind the accepted ones, as alternatives."""
-        tokens = tokens_of(record)
-        accepted = [t.id for t in tokens if t.status is Status.ACCEPTED]
-        refused = [t.id for t in tokens if t.status in (Status.REJECTED, Status.UNVERIFIED)]
-        last = [t.id for t in tokens if t.status in EMITTED and t.status is not Status.ACCEPTED]
-        self.ids += accepted + last
-        return (*self.text.push(accepted), *self.text.peek(refused), *self.text.push(last))
 
 
 def captured_on_gpus(pair: Pair) -> Programs | None:
@@ -229,7 +176,7 @@ class LocalEngine:
             if name in settings.strategies
         ]
         answers: dict[str, str] = {}
-        for step in _interleave(runs) if settings.schedule == "interleaved" else _in_turn(runs):
+        for step in interleaved(runs) if settings.schedule == "interleaved" else in_turn(runs):
             if isinstance(step.record, RunEnded):
                 answers[step.strategy] = step.answer
             yield step
@@ -243,7 +190,7 @@ class LocalEngine:
 
     def _start(
         self, pair: Pair, name: str, ids: list[int], text: str, settings: Settings, cancelled: Callable[[], bool]
-    ) -> _Run:
+    ) -> StrategyRun:
         from specdec_tui.decoding.loop import decode
 
         records: Iterator[Record]
@@ -254,7 +201,7 @@ class LocalEngine:
                 whose = "drafter" if model is pair.drafter else "target"
                 raise ValueError(f"the prompt has tokens that the {whose} does not know: {unknown[:3]}")
         except ValueError as error:
-            records = _refused(name, len(ids), settings, str(error))
+            records = refused(name, len(ids), settings, str(error))
         else:
             records = decode(
                 model,
@@ -269,7 +216,7 @@ class LocalEngine:
                 warm_up=lambda: self._warm_up(pair, settings, cancelled),
                 **_round_settings(pair, settings),
             )
-        return _Run(name, records, pair.tokenizer, pair.tokenizer.stream(), text)
+        return StrategyRun(name, records, pair.tokenizer, pair.tokenizer.stream(), text)
 
     def _store_for(self, settings: Settings) -> NgramStore:
         from specdec_tui.decoding.strategies import new_store
@@ -293,7 +240,7 @@ class LocalEngine:
                 _warm_up(model, settings, cancelled)
 
     def _check(
-        self, pair: Pair, ids: list[int], runs: list[_Run], settings: Settings, stopped: bool
+        self, pair: Pair, ids: list[int], runs: list[StrategyRun], settings: Settings, stopped: bool
     ) -> Iterator[Checked]:
         """The lossless check of every run. A cancelled prompt is compared, but costs no further pass."""
         from specdec_tui.backends.errors import describe_error
@@ -303,7 +250,7 @@ class LocalEngine:
         target = next((run for run in runs if run.strategy == "target" and run.ids and not run.failed), None)
         for run in runs:
             reference = None if run is target else target
-            lossless = _not_checkable(run, reference, settings, stopped)
+            lossless = not_checkable(run, reference, settings, stopped)
             if lossless is None:
                 try:
                     lossless = check(
@@ -311,7 +258,7 @@ class LocalEngine:
                         ids,
                         run.ids,
                         None if reference is None else reference.ids,
-                        sampler=_sampler(settings),
+                        sampler=sampler_of(settings),
                         rule=settings.rule,
                         seed=settings.seed,
                         bound=bound,
@@ -320,11 +267,13 @@ class LocalEngine:
                 except Exception as error:  # the runs are over: their text and figures must not be lost with it
                     detail = f"could not be checked: {describe_error(error)}"
                     lossless = Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail)
-                if reference is None and not _ended_rightly(run, pair.end_ids, settings):
+                if reference is None and not ended_rightly(run, pair.end_ids, settings):
                     lossless = Lossless(LosslessStatus.DIFFERENT, detail="it did not end where it had to")
             yield Checked(run.strategy, lossless)
 
-    def _remember(self, prompt: str, before: list[tuple[str, str]], runs: list[_Run], answers: dict[str, str]) -> None:
+    def _remember(
+        self, prompt: str, before: list[tuple[str, str]], runs: list[StrategyRun], answers: dict[str, str]
+    ) -> None:
         """The target's answer joins the history; without it that of the first strategy that has one."""
         for run in sorted(runs, key=lambda run: (run.strategy == "drafter", STRATEGIES.index(run.strategy))):
             if run.ids:
@@ -345,32 +294,6 @@ def _warm_up(model: CausalModel, settings: Settings, cancelled: Callable[[], boo
     model.synchronize()
 
 
-def _not_checkable(run: _Run, reference: _Run | None, settings: Settings, stopped: bool) -> Lossless | None:
-    """Why a run is not compared with the target's; None when it is."""
-    detail = ""
-    if run.strategy == "drafter":
-        detail = "the drafter's own text, not the target's"
-    elif not run.ids:
-        detail = "no tokens to compare"
-    elif run.strategy == "target" and settings.rule != "coupled" and not _sampler(settings).is_greedy:
-        detail = "the target itself"
-    elif stopped:
-        known = [] if reference is None else reference.ids[: len(run.ids)]
-        if known != run.ids:
-            same = known and known == run.ids[: len(known)]
-            detail = f"stopped: the first {len(known)} tokens are the target's" if same else "stopped, not checked"
-    return Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail) if detail else None
-
-
-def _ended_rightly(run: _Run, end_ids: frozenset[int], settings: Settings) -> bool:
-    """Whether a run ended at its first end token or, without one, at its full length."""
-    ends = [] if settings.ignore_eos else [index for index, token in enumerate(run.ids) if token in end_ids]
-    if run.end is not None and run.end.reason is EndReason.END_TOKEN:
-        return ends == [len(run.ids) - 1]
-    full = run.end is None or run.end.reason is not EndReason.LENGTH or len(run.ids) == settings.max_new_tokens
-    return full and not ends
-
-
 def _parts(pair: Pair, name: str, settings: Settings, store: NgramStore | None) -> tuple[CausalModel, Drafter | None]:
     """The model that a strategy runs on, and what drafts for it. ValueError when there is no such thing."""
     from specdec_tui.decoding.strategies import STRATEGIES as ROWS
@@ -385,38 +308,9 @@ def _parts(pair: Pair, name: str, settings: Settings, store: NgramStore | None) 
 def _round_settings(pair: Pair, settings: Settings) -> dict[str, Any]:
     """What decides the rounds of every strategy, and so the programs that play them."""
     return {
-        "sampler": _sampler(settings),
+        "sampler": sampler_of(settings),
         "rule": settings.rule,
         "gamma": settings.gamma,
         "end_ids": frozenset() if settings.ignore_eos else pair.end_ids,
         "insight": settings.insight,
     }
-
-
-def _sampler(settings: Settings) -> Sampler:
-    from specdec_tui.decoding.sampling import Sampler
-
-    return Sampler(settings.processor, settings.temperature, settings.top_k, settings.top_p)
-
-
-def _refused(strategy: str, prompt_tokens: int, settings: Settings, message: str) -> Iterator[Record]:
-    yield RunStarted(strategy, prompt_tokens, settings.gamma, settings.max_new_tokens)
-    yield RunEnded(EndReason.ERROR, message)
-
-
-def _in_turn(runs: list[_Run]) -> Iterator[Step]:
-    """One strategy after another: the device is never shared, the default for timing."""
-    for run in runs:
-        while run.end is None:
-            yield run.step()
-
-
-def _interleave(runs: list[_Run]) -> Iterator[Step]:
-    """A round of each strategy in turn; every clock runs only during its own rounds."""
-    while active := [run for run in runs if run.end is None]:
-        for run in active:
-            step = run.step()
-            while isinstance(step.record, DraftsProposed | RunStarted | Capturing | Notice):
-                yield step
-                step = run.step()
-            yield step

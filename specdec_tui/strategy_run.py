@@ -1,0 +1,135 @@
+"""One strategy's run over a prompt: its steps with their text, whose turn it is, and whether it can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from specdec_tui.decoding.records import (
+    EMITTED,
+    Capturing,
+    DraftsProposed,
+    EndReason,
+    Lossless,
+    LosslessStatus,
+    Notice,
+    PrefillDone,
+    Record,
+    RoundVerified,
+    RunEnded,
+    RunStarted,
+    Status,
+    Step,
+    tokens_of,
+)
+from specdec_tui.settings import Settings
+
+if TYPE_CHECKING:
+    from specdec_tui.backends.tokenizer import IncrementalText, PromptTokenizer
+    from specdec_tui.decoding.sampling import Sampler
+
+
+@dataclass
+class StrategyRun:
+    """One strategy's run in progress: its records to come and the text so far."""
+
+    strategy: str
+    records: Iterator[Record]
+    tokenizer: PromptTokenizer
+    text: IncrementalText
+    prompt_text: str
+    ids: list[int] = field(default_factory=list)
+    end: RunEnded | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.end is None or self.end.reason is EndReason.ERROR
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether it ended before its own end."""
+        return self.end is None or self.end.reason in (EndReason.ERROR, EndReason.CANCELLED)
+
+    def step(self) -> Step:
+        """The next record, with the text of its tokens. StopIteration when the run is over."""
+        record = next(self.records)
+        match record:
+            case RunStarted():
+                return Step(self.strategy, record, prompt_text=self.prompt_text)
+            case DraftsProposed(drafts=drafts):
+                return Step(self.strategy, record, self.text.peek(t.id for t in drafts))
+            case PrefillDone() | RoundVerified():
+                return Step(self.strategy, record, self._advance(record))
+            case RunEnded():
+                self.end = record
+                answer = self.tokenizer.decode(self.ids, skip_special_tokens=True)
+                rest = self.text.rest()
+                return Step(self.strategy, record, (rest,) if rest else (), answer=answer)
+        return Step(self.strategy, record)
+
+    def _advance(self, record: PrefillDone | RoundVerified) -> tuple[str, ...]:
+        """Take the emitted tokens into the text. Refused drafts stand behind the accepted ones, as alternatives."""
+        tokens = tokens_of(record)
+        accepted = [t.id for t in tokens if t.status is Status.ACCEPTED]
+        refused = [t.id for t in tokens if t.status in (Status.REJECTED, Status.UNVERIFIED)]
+        last = [t.id for t in tokens if t.status in EMITTED and t.status is not Status.ACCEPTED]
+        self.ids += accepted + last
+        return (*self.text.push(accepted), *self.text.peek(refused), *self.text.push(last))
+
+
+def refused(strategy: str, prompt_tokens: int, settings: Settings, message: str) -> Iterator[Record]:
+    yield RunStarted(strategy, prompt_tokens, settings.gamma, settings.max_new_tokens)
+    yield RunEnded(EndReason.ERROR, message)
+
+
+def in_turn(runs: list[StrategyRun]) -> Iterator[Step]:
+    """One strategy after another: the device is never shared, the default for timing."""
+    for run in runs:
+        while run.end is None:
+            yield run.step()
+
+
+def interleaved(runs: list[StrategyRun]) -> Iterator[Step]:
+    """A round of each strategy in turn; every clock runs only during its own rounds."""
+    while active := [run for run in runs if run.end is None]:
+        for run in active:
+            step = run.step()
+            while isinstance(step.record, DraftsProposed | RunStarted | Capturing | Notice):
+                yield step
+                step = run.step()
+            yield step
+
+
+def not_checkable(
+    run: StrategyRun, reference: StrategyRun | None, settings: Settings, stopped: bool
+) -> Lossless | None:
+    """Why a run is not compared with the target's; None when it is."""
+    detail = ""
+    if run.strategy == "drafter":
+        detail = "the drafter's own text, not the target's"
+    elif not run.ids:
+        detail = "no tokens to compare"
+    elif run.strategy == "target" and settings.rule != "coupled" and not sampler_of(settings).is_greedy:
+        detail = "the target itself"
+    elif stopped:
+        known = [] if reference is None else reference.ids[: len(run.ids)]
+        if known != run.ids:
+            same = known and known == run.ids[: len(known)]
+            detail = f"stopped: the first {len(known)} tokens are the target's" if same else "stopped, not checked"
+    return Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail) if detail else None
+
+
+def ended_rightly(run: StrategyRun, end_ids: frozenset[int], settings: Settings) -> bool:
+    """Whether a run ended at its first end token or, without one, at its full length."""
+    ends = [] if settings.ignore_eos else [index for index, token in enumerate(run.ids) if token in end_ids]
+    if run.end is not None and run.end.reason is EndReason.END_TOKEN:
+        return ends == [len(run.ids) - 1]
+    full = run.end is None or run.end.reason is not EndReason.LENGTH or len(run.ids) == settings.max_new_tokens
+    return full and not ends
+
+
+def sampler_of(settings: Settings) -> Sampler:
+    from specdec_tui.decoding.sampling import Sampler
+
+    return Sampler(settings.processor, settings.temperature, settings.top_k, settings.top_p)
