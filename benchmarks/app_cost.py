@@ -102,7 +102,7 @@ class Side:
     def give(self) -> None:
         os.write(self.go, b".")
 
-    def take(self, idle: Callable[[], None]) -> tuple[str, int, float]:
+    def take(self, idle: Callable[[], object]) -> tuple[str, int, float]:
         """Wait for the end of the turn."""
         begin = time.monotonic()
         while b"\n" not in self._rest:
@@ -183,7 +183,10 @@ def main() -> int:
         """Take what the app has painted, as a terminal does."""
         if not select.select([terminal], [], [], wait)[0]:
             return False
-        screen.extend(os.read(terminal, 65536))
+        try:
+            screen.extend(os.read(terminal, 65536))
+        except OSError:  # Linux's way to say that nothing holds the other end
+            raise SystemExit("the app has ended; its last words:\n" + screen[-2000:].decode(errors="replace")) from None
         return True
 
     if not session.stdout.readline():

@@ -4,17 +4,26 @@ The target's first layers compute the drafter inside their wider stream; its oth
 and `dial` scales what they add: at 0 both models have the same distribution. Every matrix has its full
 size, so a pass reads as many bytes as the real model's. The text does not settle into a short loop:
 layers outweigh the input's embedding, attention is sharp, and some tokens are likelier than others.
+
+    python benchmarks/dialled_pair.py FOLDER [--shape llama3.2] [--agreement 0.75] [--device cuda] [--dtype bfloat16]
+
+saves such a pair as FOLDER/target and FOLDER/drafter with the demo pair's tokenizer, whose vocabulary both then have:
+models of full size for the app, `bench` and `app_cost.py` where no hub is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from specdec_tui.backends import demo
 
 EMBEDDING_SCALE = 2.0**-5
 LENGTH_EXPONENT = 0.15  # embeddings have Pareto-distributed lengths
@@ -214,3 +223,27 @@ def dialled_pair(
     if agreement is not None:
         pair.turn_to(agreement)
     return pair
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    cuda = torch.cuda.is_available()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--shape", choices=sorted(SHAPES), default="llama3.2")
+    parser.add_argument("--agreement", type=float, default=0.75)
+    parser.add_argument("--device", default="cuda" if cuda else "cpu")
+    parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16")
+    options = parser.parse_args(arguments)
+    tokenizer = AutoTokenizer.from_pretrained(demo.drafter_folder())
+    shape = replace(SHAPES[options.shape], vocab=len(tokenizer))
+    pair = DialledPair(shape, options.device, getattr(torch, options.dtype))
+    print(f"agreement {pair.turn_to(options.agreement):.3f}")
+    for name, model in (("target", pair.target), ("drafter", pair.drafter)):
+        model.generation_config.eos_token_id = model.config.eos_token_id = tokenizer.eos_token_id
+        model.save_pretrained(options.folder / name)
+        tokenizer.save_pretrained(options.folder / name)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -4,14 +4,16 @@
 
 Random weights in the shapes of `gpu.py`, batch 1. Milliseconds are medians over series of replays of one CUDA graph.
 The floor is reading the weights once at the speed of a device copy. `--set` tries another value of a constant of
-`backends/gpu_model.py`; `--profile` lists the kernels of a pass with their mean times. Where torchao is installed,
-transformers' layers with its weight-only quantization are captured too.
+`backends/gpu_model.py`; `--profile` lists the kernels of a pass with their mean times (those that start early
+overlap). Where torchao is installed, transformers' layers with its weight-only quantization are captured too. "off by"
+is the root mean square distance of a block's logits from those of the same weights in float32.
 Try it without a GPU: --shape tiny --device cpu --dtype float32
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -26,11 +28,12 @@ from transformers import PreTrainedModel  # noqa: E402
 
 from specdec_tui.backends import gpu_model  # noqa: E402
 from specdec_tui.backends.causal_lm import OpenStatic, TransformersModel  # noqa: E402
-from specdec_tui.backends.model import bucket  # noqa: E402
+from specdec_tui.backends.model import StaticSequence, bucket  # noqa: E402
 from specdec_tui.backends.static_model import StaticContext  # noqa: E402
 from specdec_tui.decoding.device_run import SPARE  # noqa: E402
 
 REPLAYS = 3
+BLOCK = 8  # tokens whose logits are compared
 
 
 def ways(model: TransformersModel) -> dict[str, OpenStatic]:
@@ -56,12 +59,35 @@ def quantized_ways(network: PreTrainedModel) -> dict[str, Callable[[], OpenStati
 
     def quantized(config: object) -> OpenStatic:
         quantize_(network, config)
-        return ways(TransformersModel(network))["transformers"]
+        model = TransformersModel(network)
+        return partial(StaticContext, network, model.forward, model.context_length)
 
     return {
         "torchao int8": lambda: quantized(Int8WeightOnlyConfig()),
         "torchao int4": lambda: quantized(Int4WeightOnlyConfig()),
     }
+
+
+class Distance:
+    """How far a way's logits are from those in float32, over the last tokens of a text."""
+
+    def __init__(self, model: PreTrainedModel, text: list[int], tokens: int) -> None:
+        self._text, self._tokens = torch.tensor(text, device=model.device), tokens
+        exact = model if model.dtype is torch.float32 else copy.deepcopy(model).float()
+        with torch.inference_mode():
+            self._logits = exact(self._text[None], logits_to_keep=tokens).logits[0]
+
+    def of(self, open_static: OpenStatic) -> float:
+        begin = len(self._text) - self._tokens
+        sequence = open_static(bucket(len(self._text) + SPARE))
+        sequence.prefill(self._text[:begin])
+        at = torch.tensor([begin], device=self._text.device)
+        logits = sequence.extend(self._text[begin:], at, self._tokens)
+        return float((logits - self._logits).square().mean().sqrt().item())
+
+
+def one_pass(sequence: StaticSequence, ids: torch.Tensor, begin: torch.Tensor) -> None:
+    sequence.extend(ids, begin, 1)
 
 
 def profile(play: Callable[[], None]) -> None:
@@ -103,20 +129,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"copy {speed / 1e9:.0f} GB/s, {options.text} tokens of text", flush=True)
     for name, model in (("target", contest.target), ("drafter", contest.drafter)):
         floor = weight_bytes(model.model) / speed
+        distance = Distance(model.model, prompt, min(BLOCK, len(prompt) - 1))
         sides: dict[str, Callable[[], OpenStatic]] = {side: lambda way=way: way for side, way in ways(model).items()}
         for side, make in {**sides, **quantized_ways(model.model)}.items():
             try:
                 model._static = make()
+                off = distance.of(model._static)
                 seconds = [contest.pass_seconds(model, prompt, tokens) for tokens in options.tokens]
             except Exception as error:  # a library that cannot be captured must not cost the other sides
                 print(f"{name:<8} {side:<13} {type(error).__name__}: {str(error)[:200]}", flush=True)
                 continue
             told = "  ".join(f"{t}: {1000 * s:.3f} ms" for t, s in zip(options.tokens, seconds, strict=True))
-            print(f"{name:<8} {side:<13} {told}   floor {1000 * floor:.3f} ms, {floor / seconds[0]:.0%}", flush=True)
+            told += f"   floor {1000 * floor:.3f} ms, {floor / seconds[0]:.0%}, off by {off:.3g}"
+            print(f"{name:<8} {side:<13} {told}", flush=True)
             if options.profile and device.type == "cuda":
                 sequence = model.open_static(bucket(options.text + SPARE))
                 begin, ids = torch.tensor([options.text], device=device), torch.tensor(prompt[:1], device=device)
-                profile(programs.capture(lambda s=sequence, i=ids, b=begin: s.extend(i, b, 1) and None, [begin]))
+                profile(programs.capture(partial(one_pass, sequence, ids, begin), [begin]))
     return 0
 
 

@@ -71,6 +71,7 @@ def _result(result: Result) -> dict[str, Any]:
         "draft_seconds": figures.draft_seconds,
         "verify_seconds": figures.verify_seconds,
         "other_seconds": figures.other_seconds,
+        "notices": result.notices,
         "lossless": {
             "status": str(lossless.status),
             "ties": lossless.ties,
@@ -106,6 +107,17 @@ def as_table(results: Sequence[Result], summaries: Sequence[Summary], info: Pair
             lossless_words(own),
         )
     return table
+
+
+def notice_lines(results: Sequence[Result]) -> list[str]:
+    """What the runs had to say, each once, with the strategies that said it."""
+    tellers: dict[str, list[str]] = {}
+    for result in results:
+        for message in result.notices:
+            own = tellers.setdefault(message, [])
+            if result.strategy not in own:
+                own.append(result.strategy)
+    return [f"{', '.join(strategies)}: {message}" for message, strategies in tellers.items()]
 
 
 def lossless_words(results: Sequence[Result]) -> str:

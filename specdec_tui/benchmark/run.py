@@ -15,6 +15,7 @@ from specdec_tui.decoding.records import (
     Event,
     Lossless,
     LosslessStatus,
+    Notice,
     PrefillDone,
     RoundVerified,
     RunEnded,
@@ -48,6 +49,7 @@ class Result:
     token_ids: list[int] = field(default_factory=list)
     text: str = ""
     lossless: Lossless = NOT_CHECKED
+    notices: list[str] = field(default_factory=list)
 
 
 class BenchmarkError(Exception):
@@ -104,6 +106,8 @@ def _add_step(result: Result, step: Step) -> None:
     result.figures.add(record)
     if isinstance(record, PrefillDone | RoundVerified):
         result.token_ids += [token.id for token in tokens_of(record) if token.status in EMITTED]
+    elif isinstance(record, Notice):
+        result.notices.append(record.message)
     elif isinstance(record, RunEnded):
         result.text = step.answer
         if record.reason is EndReason.ERROR:

@@ -12,6 +12,7 @@ from tiny_transformers import tiny_model
 from specdec_tui.backends import cuda_graphs
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.decoding.device_run import Programs
+from specdec_tui.decoding.lookup import LookupDrafter
 from specdec_tui.decoding.loop import decode
 from specdec_tui.decoding.records import Notice, RoundVerified
 from specdec_tui.decoding.sampling import Sampler
@@ -70,6 +71,18 @@ def test_a_captured_greedy_run_is_the_plain_run(pair: tuple[TransformersModel, T
             for way in (None, programs)
         )
         assert_same(plain, device)
+
+
+@pytest.mark.parametrize("name", ["mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gpt2"])
+def test_a_captured_run_of_any_family_is_the_plain_run(name: str) -> None:
+    model = TransformersModel(tiny_model(name).to("cuda"))
+    settings: dict[str, Any] = {"strategy": "tested", "sampler": GREEDY, "gamma": 3, "max_new_tokens": 40}
+    programs = Programs(cuda_graphs.capture, cuda_graphs.mark)
+    plain, device = (
+        list(decode(model, PROMPT, drafter=LookupDrafter(3), programs=way, **settings)) for way in (None, programs)
+    )
+    assert_same(plain, device)
+    assert not any(isinstance(record, Notice) for record in device)
 
 
 def test_the_parts_of_a_round_are_read_from_the_gpus_clock(pair: tuple[TransformersModel, TransformersModel]) -> None:

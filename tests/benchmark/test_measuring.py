@@ -20,6 +20,7 @@ from specdec_tui.decoding.records import (
     Finished,
     Lossless,
     LosslessStatus,
+    Notice,
     PrefillDone,
     RoundVerified,
     RunEnded,
@@ -57,6 +58,7 @@ class ScriptedEngine:
                 yield Step(strategy, RunEnded(EndReason.ERROR, self.error))
                 continue
             yield Step(strategy, RunStarted(strategy, 7, 2, 9))
+            yield Step(strategy, Notice("not captured"))
             yield Step(strategy, PrefillDone(Token(100, Status.SAMPLED, 0), 0.5), ("A",))
             if strategy == "target":
                 for n in range(4):
@@ -135,6 +137,14 @@ def test_the_json_contract_has_every_field() -> None:
     assert {"acceptance_rate", "tokens_per_target_call", "cost_ratio", "verify_ratio", "predicted_speedup"} <= set(
         summary
     )
+
+
+def test_what_runs_had_to_say_is_in_the_json_and_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    results = measure(ScriptedEngine(), [Prompt(("a",))], TWO, repeat=2, warmup=0)
+    report = as_json(results, summarize(results), INFO, TWO, {}, {})
+    assert [result["notices"] for result in report["results"]] == [["not captured"]] * 4
+    assert _bench(ScriptedEngine()) == 0
+    assert capsys.readouterr().out.count("target, speculative: not captured") == 1
 
 
 def test_a_failed_run_fails_the_benchmark() -> None:
