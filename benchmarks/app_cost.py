@@ -23,6 +23,7 @@ import os
 import pty
 import random
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from specdec_tui.backends.pair import LoadError
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import Event, RoundVerified, RunEnded, Step
 from specdec_tui.session import LocalEngine
@@ -128,7 +130,11 @@ def child(mode: str, go: int, done: int, options: argparse.Namespace) -> int:
         from specdec_tui.tui.app import run_app
 
         return run_app(engine, settings, choice)
-    engine.load(choice, lambda progress: None)
+    try:
+        engine.load(choice, lambda progress: None)
+    except LoadError as error:
+        print(f"app_cost: {error}", file=sys.stderr)
+        return 2
     print("ready", flush=True)
     for line in sys.stdin:
         for _event in engine.run(line.strip(), settings, lambda: False):
@@ -190,7 +196,8 @@ def main() -> int:
         return True
 
     if not session.stdout.readline():
-        return 1  # it has said why it could not load the pair
+        os.kill(process, signal.SIGTERM)
+        return 2  # it has said why it could not load the pair
     while b"ready" not in screen:
         drain()
     turns: dict[str, list[tuple[int, float, float]]] = {}

@@ -225,14 +225,45 @@ def dialled_pair(
     return pair
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def whole(low: int) -> Callable[[str], int]:
+    """For argparse: a whole number from `low` up."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < low:
+            raise argparse.ArgumentTypeError(f"'{text}' is not valid: give a whole number from {low} up")
+        return int(text)
+
+    return parse
+
+
+def share(text: str) -> float:
+    """For argparse: a number from 0 to 1."""
+    try:
+        if 0 <= float(text) <= 1:
+            return float(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"'{text}' is not valid: give a number from 0 to 1")
+
+
+def listed(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    """For argparse: some of a kind, separated by commas."""
+    return lambda text: [kind(item) for item in text.split(",")]
+
+
+def add_pair(parser: argparse.ArgumentParser) -> None:
+    """The flags that say which pair; without a GPU the tiny one is the default."""
     cuda = torch.cuda.is_available()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--shape", choices=sorted(SHAPES), default="llama3.2")
-    parser.add_argument("--agreement", type=float, default=0.75)
+    parser.add_argument("--shape", choices=sorted(SHAPES), default="llama3.2" if cuda else "tiny")
     parser.add_argument("--device", default="cuda" if cuda else "cpu")
     parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--agreement", type=share, default=0.75)
+    add_pair(parser)
     options = parser.parse_args(arguments)
     tokenizer = AutoTokenizer.from_pretrained(demo.drafter_folder())
     shape = replace(SHAPES[options.shape], vocab=len(tokenizer))

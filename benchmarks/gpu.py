@@ -15,7 +15,7 @@ whose tokens are then left out too; so are those of flashspec's first step, by i
 those of the call. Our rounds are captured as CUDA graphs (`--stepwise`: not). Compilation and capture happen in
 warm-up calls at full capacity, timed apart. The floor is the time to read the target's weights at the speed of a
 device copy. Parts of a round: γ passes of the drafter over one token and one of the target over γ+1, each by itself.
-Try it without a GPU: --shape tiny --device cpu --dtype float32 --prompts 16 --new-tokens 16 --acceptances 0.7
+Try it without a GPU (the tiny shape): --dtype float32 --prompts 16 --new-tokens 16 --acceptances 0.7
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ prepare_threads()
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from dialled_pair import SHAPES, DialledPair  # noqa: E402
+from dialled_pair import SHAPES, DialledPair, add_pair, listed, share, whole  # noqa: E402
 from gpu_report import FIXED, Report, print_summary, ratio, tables  # noqa: E402
 from transformers import PreTrainedModel, StoppingCriteria, StoppingCriteriaList  # noqa: E402
 
@@ -396,35 +396,28 @@ def take_turns(
         report.add("runs", place | entry)
 
 
-def _listed(kind: Callable[[str], Any]) -> Callable[[str], list[Any]]:
-    return lambda text: [kind(item) for item in text.split(",")]
-
-
 def _side(text: str) -> str:
     if text not in SIDES:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"'{text}' is not valid: give some of {', '.join(SIDES)}")
     return text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    cuda = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", choices=sorted(SHAPES), default="llama3.2")
-    parser.add_argument("--device", default="cuda" if cuda else "cpu")
-    parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16")
+    add_pair(parser)
     parser.add_argument(
         "--sides",
-        type=_listed(_side),
+        type=listed(_side),
         default=[s for s in SIDES if s != "flashspec" or FLASHSPEC],
         help=",".join(SIDES),
     )
-    parser.add_argument("--acceptances", type=_listed(float), default=[0.3, 0.5, 0.7, 0.8, 0.9, 0.95])
-    parser.add_argument("--prompts", type=_listed(int), default=[128, 512, 4096], help="lengths in tokens")
-    parser.add_argument("--gamma", type=_listed(int), default=[3])
-    parser.add_argument("--new-tokens", type=int, default=256)
-    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--acceptances", type=listed(share), default=[0.3, 0.5, 0.7, 0.8, 0.9, 0.95])
+    parser.add_argument("--prompts", type=listed(whole(1)), default=[128, 512, 4096], help="lengths in tokens")
+    parser.add_argument("--gamma", type=listed(whole(1)), default=[3])
+    parser.add_argument("--new-tokens", type=whole(2), default=256, help="the first of them is the prefill's")
+    parser.add_argument("--repeat", type=whole(1), default=2)
     parser.add_argument("--minutes", type=float, default=30.0, help="what is not begun by then is skipped")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=whole(0), default=0)
     parser.add_argument("--json", type=Path, help="file that holds everything measured so far")
     parser.add_argument("--stepwise", action="store_true", help="play our rounds step by step, not captured")
     options = parser.parse_args(arguments)

@@ -1,13 +1,13 @@
 """What does a captured pass cost on this GPU? Our kernels and transformers' layers, beside the floor of the memory.
 
-    python benchmarks/gpu_step.py [--tokens 1,6] [--text 128] [--profile] [--set _AHEAD=256]
+    python benchmarks/gpu_step.py [--tokens 1,4] [--text 128] [--profile] [--set _AHEAD=256]
 
 Random weights in the shapes of `gpu.py`, batch 1. Milliseconds are medians over series of replays of one CUDA graph.
 The floor is reading the weights once at the speed of a device copy. `--set` tries another value of a constant of
 `backends/gpu_model.py`; `--profile` lists the kernels of a pass with their mean times (those that start early
 overlap). Where torchao is installed, transformers' layers with its weight-only quantization are captured too. "off by"
 is the root mean square distance of a block's logits from those of the same weights in float32.
-Try it without a GPU: --shape tiny --device cpu --dtype float32
+Without a GPU the tiny shape is the default.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from specdec_tui.backends.threads import prepare_threads
 prepare_threads()
 
 import torch  # noqa: E402
-from dialled_pair import SHAPES, DialledPair  # noqa: E402
+from dialled_pair import SHAPES, DialledPair, add_pair, listed, whole  # noqa: E402
 from gpu import Contest, captured_rounds, copy_bytes_per_second, weight_bytes  # noqa: E402
 from transformers import PreTrainedModel  # noqa: E402
 
@@ -109,13 +109,10 @@ def assign(text: str) -> tuple[str, int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    cuda = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", choices=sorted(SHAPES), default="llama3.2")
-    parser.add_argument("--device", default="cuda" if cuda else "cpu")
-    parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16")
-    parser.add_argument("--tokens", type=lambda text: [int(item) for item in text.split(",")], default=[1, 6])
-    parser.add_argument("--text", type=int, default=128, help="tokens held before the pass")
+    add_pair(parser)
+    parser.add_argument("--tokens", type=listed(whole(1)), default=[1, 4], help="numbers of tokens of a pass")
+    parser.add_argument("--text", type=whole(2), default=128, help="tokens held before the pass")
     parser.add_argument("--set", type=assign, action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args(arguments)

@@ -115,7 +115,13 @@ class TransformersModel:
                 why = f"fail ({type(error).__name__}: {first_line(error)})"
             self.static_note = f"captured over transformers' layers, which are slower: the GPU kernels {why} here"
         plain = partial(StaticContext, self.model, self.forward, self._context_length)
-        excess = self._static_difference(plain)
+        try:
+            excess = self._static_difference(plain)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # a model's own code, written for other caches, fails in any way
+            fault = f"{type(error).__name__}: {first_line(error)}"
+            raise ValueError(f"its code does not work over a cache of fixed size ({fault})") from None
         if excess > 0:
             raise ValueError(f"its logits would differ by {excess:.2g} more than rounding explains")
         return plain

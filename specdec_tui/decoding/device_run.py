@@ -60,8 +60,9 @@ def need_of(
     capacity: int,
 ) -> Need:
     """What a run needs whose text grows to `capacity` tokens. ValueError with the reason where there is no program."""
-    model = drafter.model if isinstance(drafter, ModelDrafter) else None
-    if drafter is not None and drafter.needs_rows and model is None:
+    own = drafter if isinstance(drafter, ModelDrafter) and gamma else None
+    model = None if own is None else own.model
+    if drafter is not None and drafter.needs_rows and gamma and model is None:
         raise ValueError("the drafter asks a model between its own drafts")
     if model is not None and model.device != target.device:
         raise ValueError("target and drafter are on different devices")
@@ -75,7 +76,7 @@ def need_of(
         "" if sampler.is_greedy else rule,
         tuple(sorted(end_ids)),
         1 if drafter or insight else STEPS,
-        drafter.fit if isinstance(drafter, ModelDrafter) else None,
+        None if own is None else own.fit,
         0 if model is None else model.vocab_size,
     )
     return Need(target, model, plan, bucket(capacity + SPARE))

@@ -419,6 +419,26 @@ def test_what_cannot_be_captured_runs_plainly_and_says_why(target: TransformersM
         assert_same(plain, [record for record in device if not isinstance(record, Notice)])
 
 
+@pytest.mark.parametrize("kind", DRAFTERS)
+def test_without_drafts_a_run_is_captured_all_the_same(
+    kind: str, target: TransformersModel, small: TransformersModel
+) -> None:
+    plain, device = both(target, lambda: drafter_of(kind, target, small), Programs(), sampler=GREEDY, gamma=0)
+    assert_same(plain, device)
+    assert isinstance(device[-1], RunEnded) and device[-1].reason is EndReason.LENGTH
+    assert not any(isinstance(record, Notice) for record in device)
+
+
+def test_a_models_code_that_fails_over_a_fixed_cache_is_told_as_that() -> None:
+    sizes = {"hidden_size": 32, "n_layer": 2, "n_head": 4}
+    config = AutoConfig.for_model("bloom", vocab_size=64, bos_token_id=0, eos_token_id=1, pad_token_id=1, **sizes)
+    model = TransformersModel(AutoModelForCausalLM.from_config(config).float().eval())
+    plain, device = both(model, lambda: None, Programs(), sampler=GREEDY)
+    (notice,) = [record.message for record in device if isinstance(record, Notice)]
+    assert notice.startswith("step by step, not captured: its code does not work over a cache of fixed size (")
+    assert_same(plain, [record for record in device if not isinstance(record, Notice)])
+
+
 def test_clock_readings_of_a_round_add_up_to_its_time(target: TransformersModel, small: TransformersModel) -> None:
     settings: dict[str, Any] = {"strategy": "t", "sampler": GREEDY, "gamma": 3, "max_new_tokens": 20}
     records = decode(target, PROMPT, drafter=ModelDrafter(small, 64), programs=Programs(), **settings)
