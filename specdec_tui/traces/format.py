@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from specdec_tui.decoding.records import Checked, Event, Finished, RunEnded, RunStarted, Step
+from specdec_tui.decoding.records import Event, Finished, RunEnded, RunStarted, Step
 from specdec_tui.traces.codec import decode_event, encode_event
 from specdec_tui.traces.header import MARK, VERSION, TraceError, TraceHeader, new_header, read_header_table
 from specdec_tui.traces.summary import summarise
@@ -86,16 +86,16 @@ class _Order:
             self._finished = True
             return
         running = self._running.get(event.strategy)
-        name = shown(event.strategy)
-        if isinstance(event, Step) and isinstance(event.record, RunStarted):
+        record = event.record if isinstance(event, Step) else None
+        if isinstance(record, RunStarted):
             if running is not None:
-                raise BadField("event", f"must start a run of {name} only once")
+                raise BadField("event", f"must start a run of {shown(event.strategy)} only once")
             self._running[event.strategy] = True
         elif running is None:
-            raise BadField("event", f"must not come before 'run_started' of {name}")
-        elif not running and not isinstance(event, Checked):
-            raise BadField("event", f"must not come behind 'run_ended' of {name}")
-        elif isinstance(event, Step) and isinstance(event.record, RunEnded):
+            raise BadField("event", f"must not come before 'run_started' of {shown(event.strategy)}")
+        elif not running and record is not None:
+            raise BadField("event", f"must not come behind 'run_ended' of {shown(event.strategy)}")
+        elif isinstance(record, RunEnded):
             self._running[event.strategy] = False
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from specdec_tui.decoding.records import Insight, Status, Token
-from specdec_tui.traces.values import MOST, BadField, checked_number, shown, whole
+from specdec_tui.traces.values import MOST, BadField, checked_number, choice, shown, whole
 
 _STATUSES = {str(status): status for status in Status}
 
@@ -37,33 +37,25 @@ def decode_token(table: Any) -> Token:
     if type(table) is not dict:
         raise BadField("token", f"must be an object, not {shown(table)}")
     get = table.get
-    name, position, status = table.get("id"), get("position"), _status(table)
+    name, position = get("id"), get("position")
     if type(name) is not int or not 0 <= name <= MOST:
-        whole(table, "id")
+        name = whole(table, "id")
     if type(position) is not int or not 0 <= position <= MOST:
-        whole(table, "position")
-    p, q, acceptance, draw, insight = get("p"), get("q"), get("acceptance"), get("draw"), get("insight")
+        position = whole(table, "position")
+    status = choice(table, "status", _STATUSES)
+    if len(table) == 3:  # most pending drafts: nothing more is known
+        return Token(name, status, position)
+    insight = get("insight")
     return Token(
-        name,  # type: ignore[arg-type]
+        name,
         status,
-        position,  # type: ignore[arg-type]
-        p if p is None else checked_number("p", p),
-        q if q is None else checked_number("q", q),
-        acceptance if acceptance is None else checked_number("acceptance", acceptance),
-        draw if draw is None else checked_number("draw", draw),
+        position,
+        checked_number("p", get("p")),
+        checked_number("q", get("q")),
+        checked_number("acceptance", get("acceptance")),
+        checked_number("draw", get("draw")),
         None if insight is None else _decode_insight(insight),
     )
-
-
-def _status(table: dict[str, Any]) -> Status:
-    value = table.get("status")
-    found = _STATUSES.get(value) if type(value) is str else None
-    if found is None:
-        problem = (
-            "is missing" if "status" not in table else f"must be one of {', '.join(_STATUSES)}, not {shown(value)}"
-        )
-        raise BadField("status", problem)
-    return found
 
 
 def _encode_insight(insight: Insight) -> dict[str, Any]:

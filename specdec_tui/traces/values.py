@@ -93,10 +93,10 @@ def checked_number(field: str, value: Any) -> float | None:
 
 
 def choice(table: Mapping[str, Any], field: str, names: dict[str, _Choice]) -> _Choice:
-    value = present(table, field)
+    value = table.get(field)
     found = names.get(value) if type(value) is str else None
     if found is None:
-        raise BadField(field, f"must be one of {', '.join(names)}, not {shown(value)}")
+        raise BadField(field, f"must be one of {', '.join(names)}, not {shown(present(table, field))}")
     return found
 
 
