@@ -1,0 +1,146 @@
+"""A trace for other programs: one JSON object, or a table of tokens as comma-separated values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from specdec_tui.decoding.records import PrefillDone, RoundVerified, RunEnded, RunStarted, Step, Token, tokens_of
+from specdec_tui.traces.format import MARK, VERSION, Trace, TraceHeader
+from specdec_tui.traces.summary import summarise
+from specdec_tui.traces.tokens import encode_token
+from specdec_tui.traces.values import plain
+
+COLUMNS = (
+    "strategy",
+    "round",
+    "position",
+    "token_id",
+    "text",
+    "status",
+    "p",
+    "q",
+    "acceptance",
+    "draw",
+    "target_entropy",
+    "drafter_entropy",
+    "draft_seconds",
+    "verify_seconds",
+    "other_seconds",
+)
+
+# Signs that make a spreadsheet read a cell as a formula, in half and full width, also behind blanks that it drops.
+_FORMULA = re.compile(r"[\t\r\n]*[=+\-@＝＋－＠]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def as_json(trace: Trace) -> str:
+    """One object: the header's fields, then per strategy its figures, text and rounds with their tokens.
+
+    Figures have the names of `specdec-tui bench --json`, and are summed up from the events.
+    """
+    header = {field.name: getattr(trace.header, field.name) for field in fields(TraceHeader)}
+    figures = summarise(trace.events)
+    strategies = [
+        {
+            "strategy": name,
+            **figures[name],
+            "prompt_text": "".join(step.prompt_text for step in steps if isinstance(step.record, RunStarted)),
+            "text": "".join(step.answer for step in steps if isinstance(step.record, RunEnded)),
+            "token_ids": [token.id for step in steps for token in _kept(step)],
+            "prefill": [_passed(step) for step in steps if isinstance(step.record, PrefillDone)],
+            "verified": [_passed(step) for step in steps if isinstance(step.record, RoundVerified)],
+        }
+        for name, steps in steps_of(trace).items()
+    ]
+    texts = {str(index): text for index, text in trace.texts.items()}
+    whole = {MARK: VERSION, **header, "strategies": strategies, "texts": texts}
+    written = json.dumps(plain(whole), ensure_ascii=False, allow_nan=False, indent=1)
+    return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", written) + "\n"
+
+
+def as_csv(trace: Trace) -> str:
+    """One row a token of the prefill (its round is empty) and of every round counted from 0, in `COLUMNS`.
+
+    Texts that a spreadsheet would read as formulas have an apostrophe before them. The seconds are those
+    of the whole round and stand on its first row alone, so that a sum over the column is right.
+    """
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for name, steps in steps_of(trace).items():
+        for step in steps:
+            writer.writerows(_rows(_cell(name), step))
+    return written.getvalue()
+
+
+def steps_of(trace: Trace) -> dict[str, list[Step]]:
+    """The steps of each strategy in their order, strategies in the order in which their runs began."""
+    found: dict[str, list[Step]] = {}
+    for event in trace.events:
+        if isinstance(event, Step):
+            found.setdefault(event.strategy, []).append(event)
+    return found
+
+
+def pairs_of(step: Step) -> list[tuple[Token, str]]:
+    """Each token of a step with its text, which is empty where the step has none for it."""
+    tokens = tokens_of(step.record)
+    return list(zip(tokens, (*step.texts, *[""] * len(tokens)), strict=False))
+
+
+def _kept(step: Step) -> tuple[Token, ...]:
+    match step.record:
+        case PrefillDone():
+            return tokens_of(step.record)
+        case RoundVerified():
+            return step.record.new_tokens
+    return ()
+
+
+def _passed(step: Step) -> dict[str, Any]:
+    """The tokens of one target pass with their texts, and its clock readings in seconds."""
+    record = step.record
+    tokens = [{**encode_token(token), "text": text} for token, text in pairs_of(step)]
+    match record:
+        case PrefillDone(seconds=seconds, capture_seconds=capturing):
+            return {"seconds": seconds, "capture_seconds": capturing, "tokens": tokens}
+        case RoundVerified():
+            return {
+                "round": record.round,
+                "draft_seconds": record.draft_seconds,
+                "verify_seconds": record.verify_seconds,
+                "other_seconds": record.other_seconds,
+                "tokens": tokens,
+            }
+    raise AssertionError("a pass is a prefill or a round")
+
+
+def _rows(strategy: str, step: Step) -> Iterator[list[Any]]:
+    record = step.record
+    match record:
+        case PrefillDone():
+            count: int | str = ""
+            clock: tuple[float | str, ...] = ("", "", "")
+        case RoundVerified():
+            count = record.round
+            clock = (record.draft_seconds, record.verify_seconds, record.other_seconds)
+        case _:
+            return
+    for token, text in pairs_of(step):
+        insight = token.insight
+        entropies = (None, None) if insight is None else (insight.target_entropy, insight.drafter_entropy)
+        numbers = plain([token.p, token.q, token.acceptance, token.draw, *entropies])
+        cells = [strategy, count, token.position, token.id, _cell(text), token.status.value]
+        yield [*cells, *("" if number is None else number for number in numbers), *clock]
+        clock = ("", "", "")
+
+
+def _cell(text: str) -> str:
+    safe = _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text).replace("\0", "␀")
+    return "'" + safe if _FORMULA.match(safe) else safe

@@ -1,0 +1,136 @@
+"""What a trace is, and its lines: a header, the texts of alternatives, then one event a line.
+
+Described for other readers in docs/trace-format.md. Within a version fields may be added, which older
+readers ignore; what changes the meaning of a field raises the version, which they refuse.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from specdec_tui.decoding.records import Event, Finished, RunEnded, RunStarted, Step
+from specdec_tui.traces.codec import decode_event, encode_event
+from specdec_tui.traces.header import MARK, VERSION, TraceError, TraceHeader, new_header, read_header_table
+from specdec_tui.traces.summary import summarise
+from specdec_tui.traces.values import BadField, mapping, plain, shown, text
+
+__all__ = ["VERSION", "Trace", "TraceError", "TraceHeader", "new_header", "summarise"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Everything that happened on one prompt. `texts` spells token ids that occur as alternatives."""
+
+    header: TraceHeader
+    events: tuple[Event, ...]
+    texts: Mapping[int, str] = field(default_factory=dict)
+
+
+def trace_lines(trace: Trace) -> Iterator[str]:
+    """The lines of a trace file, each with its line end."""
+    header = {f.name: plain(getattr(trace.header, f.name)) for f in fields(TraceHeader)}
+    yield _line({MARK: VERSION, **header, "events": len(trace.events)})
+    if trace.texts:
+        yield _line({"texts": {str(index): piece for index, piece in trace.texts.items()}})
+    for event in trace.events:
+        yield _line(encode_event(event))
+
+
+def parse_header(line: str) -> TraceHeader:
+    """The header of a trace from its first line. TraceError when it is none, or of a newer version."""
+    return read_header_table(_parsed(line, 1))
+
+
+def parse_lines(lines: Iterable[str]) -> Trace:
+    """A trace from its lines. TraceError says what is wrong, where, and what is allowed."""
+    header: TraceHeader | None = None
+    expected: Any = None
+    spellings: dict[int, str] = {}
+    events: list[Event] = []
+    order = _Order()
+    for count, line in enumerate(lines, 1):
+        table = _parsed(line, count)
+        try:
+            if header is None:
+                header = read_header_table(table)
+                expected = table.get("events")
+            elif type(table) is dict and "event" not in table and "texts" in table:
+                spellings |= _spellings(mapping(table, "texts"))
+            else:
+                event = decode_event(table)
+                order.check(event)
+                events.append(event)
+        except BadField as error:
+            raise TraceError(f"line {count}: {error}") from None
+    if header is None:
+        raise TraceError("the file is empty: a trace begins with a header line")
+    if type(expected) is int and len(events) < expected:
+        raise TraceError(f"the trace was cut off: it holds {len(events)} of its {expected} events")
+    return Trace(header, tuple(events), spellings)
+
+
+class _Order:
+    """Whether every run begins before its records and ends once."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, bool] = {}
+        self._finished = False
+
+    def check(self, event: Event) -> None:
+        if self._finished:
+            raise BadField("event", "must not come behind 'finished'")
+        if isinstance(event, Finished):
+            self._finished = True
+            return
+        running = self._running.get(event.strategy)
+        record = event.record if isinstance(event, Step) else None
+        if isinstance(record, RunStarted):
+            if running is not None:
+                raise BadField("event", f"must start a run of {shown(event.strategy)} only once")
+            self._running[event.strategy] = True
+        elif running is None:
+            raise BadField("event", f"must not come before 'run_started' of {shown(event.strategy)}")
+        elif not running and record is not None:
+            raise BadField("event", f"must not come behind 'run_ended' of {shown(event.strategy)}")
+        elif isinstance(record, RunEnded):
+            self._running[event.strategy] = False
+
+
+def _spellings(table: dict[str, Any]) -> dict[int, str]:
+    for name in table:
+        if not (name.isascii() and name.isdecimal() and len(name) < 17):
+            raise BadField("texts", f"must map token ids to texts, not {shown(name)}")
+    return {int(name): text(table, name) for name in table}
+
+
+def _line(table: dict[str, Any]) -> str:
+    try:
+        written = _COMPACT(table)
+    except ValueError:  # a number that is not finite
+        written = _COMPACT(plain(table))
+    try:
+        written.encode()
+    except UnicodeEncodeError:  # half a character (a lone surrogate), which only an escape can carry
+        written = json.dumps(plain(table), separators=(",", ":"))
+    return written + "\n"
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_PARSE = json.JSONDecoder(parse_constant=_refuse).decode
+
+
+def _parsed(line: str, count: int) -> Any:
+    try:
+        return _PARSE(line)
+    except (ValueError, RecursionError):
+        pass
+    if not line.endswith("\n") and count > 1:
+        raise TraceError(f"line {count}: the last line is cut off: the trace was not written to its end")
+    raise TraceError(f"line {count}: not JSON: every line of a trace must be one JSON object")

@@ -1,0 +1,126 @@
+"""The header of a trace: what was run, on what, and how fast each strategy was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from specdec_tui import __version__
+from specdec_tui.backends.pair import ModelInfo, PairInfo
+from specdec_tui.decoding.records import Event
+from specdec_tui.settings import Settings, format_value, parse_value
+from specdec_tui.traces.summary import summarise
+from specdec_tui.traces.values import BadField, mapping, plain, text, whole
+
+VERSION = 1
+MARK = "specdec_tui_trace"
+_DEEPEST = 24  # what walks through the values must not run out of stack
+
+
+class TraceError(Exception):
+    """A trace that cannot be read or written: one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceHeader:
+    """What a list of traces shows. Everything in it is JSON-ready: lists, not tuples; no NaN.
+
+    `created` is ISO 8601 in UTC, `app` the version that wrote it, `strategies` maps each strategy to
+    its figures (`summarise`), `models` is a PairInfo as a dictionary, empty where it is not known.
+    """
+
+    created: str
+    app: str
+    prompt: str
+    strategies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    models: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    def pair(self) -> PairInfo | None:
+        """The models as the app shows a loaded pair; None where the header does not describe one."""
+        try:
+            target, drafter = _model(self.models.get("target")), _model(self.models.get("drafter"))
+        except BadField:
+            return None
+        notes = self.models.get("notes")
+        sentences = tuple(map(str, notes)) if isinstance(notes, list) else ()
+        chat = self.models.get("chat_template") is True
+        return None if target is None else PairInfo(target, drafter, chat, sentences)
+
+    def run_settings(self) -> Settings:
+        """The settings of the run; one that is not known or not valid here has its default."""
+        known: dict[str, Any] = {}
+        for name, value in self.settings.items():
+            if name in {f.name for f in fields(Settings)}:
+                try:
+                    known[name] = parse_value(name, format_value(tuple(value) if isinstance(value, list) else value))
+                except (ValueError, TypeError):
+                    continue
+        return replace(Settings(), **known)
+
+
+def new_header(
+    prompt: str,
+    events: Iterable[Event],
+    *,
+    pair: PairInfo | None = None,
+    settings: Settings | None = None,
+    environment: Mapping[str, Any] | None = None,
+    created: datetime | None = None,
+) -> TraceHeader:
+    """The header of a run that was just recorded; `created` defaults to now."""
+    moment = (created or datetime.now(UTC)).astimezone(UTC)
+    return TraceHeader(
+        created=moment.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        app=__version__,
+        prompt=prompt,
+        strategies=summarise(events),
+        models={} if pair is None else plain(pair),
+        settings={} if settings is None else plain(settings),
+        environment=plain(environment or {}),
+    )
+
+
+def read_header_table(table: Any) -> TraceHeader:
+    """The header of a parsed first line. TraceError when it is none, damaged, or of a newer version."""
+    version = table.get(MARK) if type(table) is dict else None
+    if type(version) is not int or version < 1:
+        raise TraceError(f'line 1: not a trace: the first line must be a header object with "{MARK}": {VERSION}')
+    if version > VERSION:
+        raise TraceError(
+            f"made by a newer specdec-tui (trace version {version}; this one reads {VERSION}): update specdec-tui"
+        )
+    if _deeper_than(table, _DEEPEST):
+        raise TraceError(f"line 1: nested too deeply: a header has at most {_DEEPEST} levels")
+    try:
+        strategies = mapping(table, "strategies")
+        for name in strategies:
+            mapping(strategies, name)
+        return TraceHeader(
+            text(table, "created"),
+            text(table, "app"),
+            text(table, "prompt"),
+            strategies,
+            *(mapping(table, name) for name in ("models", "settings", "environment")),
+        )
+    except BadField as error:
+        raise TraceError(f"line 1: {error}") from None
+
+
+def _deeper_than(value: Any, levels: int) -> bool:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels == 0 or any(_deeper_than(part, levels - 1) for part in parts)
+
+
+def _model(table: Any) -> ModelInfo | None:
+    if table is None:
+        return None
+    if type(table) is not dict:
+        raise BadField("models", "must hold objects")
+    bound = None if table.get("context_length") is None else whole(table, "context_length")
+    name, device, dtype, quantization = (text(table, key) for key in ("name", "device", "dtype", "quantization"))
+    parameters, memory = whole(table, "parameters"), whole(table, "memory_bytes")
+    return ModelInfo(name, device, dtype, quantization, parameters, memory, bound)

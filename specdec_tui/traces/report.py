@@ -1,0 +1,169 @@
+"""A trace as one HTML page that needs nothing else: no script, no network, light and dark, fit for paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.records import Checked, EndReason, Lossless, LosslessStatus, Step
+from specdec_tui.traces.export import steps_of
+from specdec_tui.traces.format import Trace
+from specdec_tui.traces.markup import element, safe, table
+from specdec_tui.traces.report_charts import run_charts, speed_chart
+from specdec_tui.traces.report_style import STYLE
+from specdec_tui.traces.report_text import legend, notices_of, spellings, text_of
+from specdec_tui.traces.summary import figures_of, summarise
+
+# Forbids everything but the page's own style, so that even a mistake in escaping could not run or load anything.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_TONES = {"target": "tone-0", "speculative": "tone-1", "ngram": "tone-2", "lookup": "tone-3", "drafter": "tone-4"}
+_HEAD = ("strategy", "tok/s", "speedup", "predicted", "α", "τ", "wasted", "c", "v", "tokens", "rounds", "prefill s")
+_ENDS = {
+    EndReason.END_TOKEN: "end token",
+    EndReason.LENGTH: "length reached",
+    EndReason.CONTEXT: "context full",
+    EndReason.CANCELLED: "stopped",
+    EndReason.ERROR: "failed",
+}
+_DEFINITIONS = (
+    "tok/s: new tokens per second of decoding, the prefill and its token left out. "
+    "speedup: against the target alone. predicted: what α, c and v let one expect of it. "
+    "α: accepted drafts of those judged. τ: new tokens per target pass. wasted: drafts that were not kept. "
+    "c: time of a draft in plain target steps. v: time of a full round's target pass in plain target steps. "
+    "Rounds and tokens count from 1."
+)
+
+
+def as_html(trace: Trace) -> str:
+    """The whole report as one document. Everything from models and files is escaped."""
+    header, runs = trace.header, steps_of(trace)
+    figures = figures_of(trace.events)
+    tones = {name: _TONES.get(name, "tone-5") for name in runs}
+    names = spellings((step for steps in runs.values() for step in steps), trace.texts)
+    title = f"specdec-tui: {' '.join(header.prompt.split())[:60] or 'report'}"
+    body = [
+        element("h1", "Speculative decoding report"),
+        element("p", safe(_subtitle(trace)), class_="quiet"),
+        element("h2", "Prompt"),
+        element("pre", safe(header.prompt)),
+        element("h2", "Strategies"),
+        _comparison(trace, figures),
+        element("p", safe(_DEFINITIONS), class_="quiet"),
+        speed_chart(runs, tones),
+        element("h2", "Texts"),
+        legend(),
+        *(_run(name, steps, figures[name], tones[name], names) for name, steps in runs.items()),
+        *_tables(trace),
+    ]
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{safe(title)}</title><style>{STYLE}</style></head>\n<body>"
+        '<input type="checkbox" id="lost" class="screen" checked> '
+        '<label for="lost" class="screen quiet">show drafts that were not kept</label>\n'
+        f"{element('main', *(part + chr(10) for part in body))}</body></html>\n"
+    )
+
+
+def _subtitle(trace: Trace) -> str:
+    header, pair = trace.header, trace.header.pair()
+    parts = [] if pair is None else [pair.target.name + (f" + {pair.drafter.name}" if pair.drafter else "")]
+    parts += [] if pair is None else [pair.target.device, pair.target.dtype]
+    return " · ".join([*parts, header.created, f"specdec-tui {header.app}"])
+
+
+def _comparison(trace: Trace, figures: Mapping[str, RunFigures]) -> str:
+    verdicts = {event.strategy: event.lossless for event in trace.events if isinstance(event, Checked)}
+    compared = summarise(trace.events)
+    rows = [
+        (
+            name,
+            _number(run.decode_tokens_per_second, ".1f"),
+            "1.00×" if name == "target" else _speedup(compared[name]["speedup"]),
+            "–" if name == "target" else _number(compared[name]["predicted_speedup"], ".2f", "×"),
+            _number(run.acceptance_rate, ".2f"),
+            _number(run.tokens_per_target_call, ".2f"),
+            _number(run.wasted_rate, ".0%"),
+            _number(compared[name]["cost_ratio"], ".2f"),
+            "–" if name == "target" else _number(compared[name]["verify_ratio"], ".2f"),
+            str(run.new_tokens),
+            str(run.rounds),
+            f"{run.prefill_seconds:.2f}",
+            _outcome(name, run, verdicts.get(name)),
+        )
+        for name, run in figures.items()
+    ]
+    return table((*_HEAD, "output"), rows, class_="figures")
+
+
+def _outcome(name: str, run: RunFigures, verdict: Lossless | None) -> str:
+    ended = "not ended" if run.end is None else _ENDS[run.end.reason]
+    return f"{ended}, {_verdict(name, verdict)}"
+
+
+def _verdict(name: str, verdict: Lossless | None) -> str:
+    """What the lossless check found, in words."""
+    if verdict is None:
+        return "not checked"
+    if name == "target" and verdict.status in (LosslessStatus.IDENTICAL, LosslessStatus.NOT_APPLICABLE):
+        return "the reference"
+    words = {
+        LosslessStatus.IDENTICAL: "identical to the target's",
+        LosslessStatus.NEAR_TIES: f"{verdict.ties} near-tie{'' if verdict.ties == 1 else 's'}",
+        LosslessStatus.DIFFERENT: "DIFFERENT from the target's",
+        LosslessStatus.NOT_APPLICABLE: "not compared",
+    }[verdict.status]
+    if verdict.gap is not None and verdict.status is LosslessStatus.NEAR_TIES:
+        words += f" (largest gap {verdict.gap:.2g} logits)"
+    if verdict.first_divergence is not None:
+        words += f", first at token {verdict.first_divergence + 1}"
+    return words + (f": {verdict.detail}" if verdict.detail else "")
+
+
+def _run(name: str, steps: Sequence[Step], figures: RunFigures, tone: str, names: Mapping[int, str]) -> str:
+    parts = [element("h3", safe(name)), notices_of(steps), text_of(steps, names), run_charts(steps, figures, tone)]
+    return element("section", *parts)
+
+
+def _tables(trace: Trace) -> list[str]:
+    header = trace.header
+    models = {role: model for role, model in header.models.items() if isinstance(model, Mapping)}
+    columns = list(dict.fromkeys(key for model in models.values() for key in model))
+    model_rows = [[role, *(_value(model.get(key)) for key in columns)] for role, model in models.items()]
+    notes = header.models.get("notes")
+    told = [element("p", safe(note), class_="quiet") for note in (notes if isinstance(notes, list) else ())]
+    return [
+        element("h2", "Models"),
+        table(("", *(key.replace("_", " ") for key in columns)), model_rows) if models else "",
+        *told,
+        element("h2", "Settings"),
+        table((), [(key.replace("_", " "), _value(value)) for key, value in header.settings.items()]),
+        element("h2", "Environment"),
+        table((), [(key.replace("_", " "), _value(value)) for key, value in header.environment.items()]),
+    ]
+
+
+def _value(value: Any) -> str:
+    """A JSON value as a person reads it."""
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "on" if value else "off"
+        case int() if abs(value) >= 10_000:
+            return f"{value:,}"
+        case list():
+            return ", ".join(map(_value, value))
+        case dict():
+            return ", ".join(f"{key} {_value(part)}" for key, part in value.items())
+    return str(value)
+
+
+def _speedup(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.2f}×{' slower' if ratio < 0.995 else ''}"
+
+
+def _number(value: float | None, form: str, unit: str = "") -> str:
+    return "–" if value is None else format(value, form) + unit

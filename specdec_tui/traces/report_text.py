@@ -1,0 +1,110 @@
+"""A strategy's text in HTML: every token in the colours of its fate, with what is known of it on hover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from specdec_tui.decoding.records import Insight, Notice, PrefillDone, RoundVerified, RunEnded, Status, Step, Token
+from specdec_tui.traces.export import pairs_of
+from specdec_tui.traces.markup import element, safe, spelled
+from specdec_tui.traces.tokens import ALTERNATIVES, ENTROPIES
+
+# In the order of the legend; the app's glyphs, so that no fate is told by colour alone.
+GLYPHS = {
+    Status.ACCEPTED: "✓",
+    Status.RESAMPLED: "↻",
+    Status.BONUS: "+",
+    Status.SAMPLED: "›",
+    Status.REJECTED: "✗",
+    Status.UNVERIFIED: "○",
+    Status.PENDING: "?",
+}
+MEANINGS = {
+    Status.ACCEPTED: "a draft that the target kept",
+    Status.RESAMPLED: "the correction in place of a rejected draft",
+    Status.BONUS: "the extra token of a fully accepted round",
+    Status.SAMPLED: "a plain draw of the target",
+    Status.REJECTED: "a draft that the target refused",
+    Status.UNVERIFIED: "drafted behind a rejection, never judged",
+}
+_LOST = (Status.REJECTED, Status.UNVERIFIED, Status.PENDING)
+
+
+def spellings(steps: Iterable[Step], texts: Mapping[int, str]) -> dict[int, str]:
+    """Token ids with their texts: those that the trace spells out, else as they stood in these steps."""
+    seen = {token.id: text for step in steps for token, text in pairs_of(step)}
+    return seen | dict(texts)
+
+
+def text_of(steps: Sequence[Step], names: Mapping[int, str]) -> str:
+    """The tokens of a run, drafts that were not kept beside those that were."""
+    return element("div", *_pieces(steps, names), class_="tokens")
+
+
+def notices_of(steps: Sequence[Step]) -> str:
+    """What the run had to say besides its tokens."""
+    messages = [step.record.message for step in steps if isinstance(step.record, Notice)]
+    messages += [step.record.message for step in steps if isinstance(step.record, RunEnded) and step.record.message]
+    return "".join(element("p", safe(message), class_="quiet") for message in messages)
+
+
+def legend() -> str:
+    return element(
+        "p",
+        *(
+            element("span", element("b", f"{GLYPHS[fate]} {fate.value}", class_=fate.value), f" {safe(meaning)}")
+            for fate, meaning in MEANINGS.items()
+        ),
+        class_="legend",
+    )
+
+
+def _pieces(steps: Sequence[Step], names: Mapping[int, str]) -> Iterator[str]:
+    for step in steps:
+        record = step.record
+        if isinstance(record, PrefillDone):
+            place = "prefill"
+        elif isinstance(record, RoundVerified):
+            place = f"round {record.round + 1}"
+        else:
+            if isinstance(record, RunEnded):
+                yield safe("".join(step.texts))
+            continue
+        for token, text in pairs_of(step):
+            yield _piece(token, text, _told(token, text, place, names))
+
+
+def _piece(token: Token, text: str, told: str) -> str:
+    lost = token.status in _LOST
+    classes = token.status.value + (" lost" if lost else "")
+    if not text:
+        return f'<span class="{classes} empty" title="{told}"></span>'
+    if lost:
+        return f'<span class="{classes}" title="{told}">{safe(spelled(text))}</span>'
+    if not text.strip("\n"):
+        classes += " break"
+    return f'<span class="{classes}" title="{told}">{safe(text)}</span>'
+
+
+def _told(token: Token, text: str, place: str, names: Mapping[int, str]) -> str:
+    fate = f"{GLYPHS[token.status]} {token.status.value}"
+    lines = [f"{place} · token {token.position + 1} · {fate}", f"‘{spelled(text)}’ · id {token.id}"]
+    numbers = (("p", token.p), ("q", token.q), ("acceptance", token.acceptance), ("draw", token.draw))
+    known = [f"{name} {value:.4g}" for name, value in numbers if value is not None]
+    if known:
+        lines.append(" · ".join(known))
+    if token.insight is not None:
+        lines += _insight(token.insight, names)
+    return safe("\n".join(lines)).replace("\n", "&#10;")
+
+
+def _insight(insight: Insight, names: Mapping[int, str]) -> Iterator[str]:
+    entropies = [(name.removesuffix("_entropy"), getattr(insight, name)) for name in ENTROPIES]
+    known = [f"{whose} {value:.3f}" for whose, value in entropies if value is not None]
+    if known:
+        yield "entropy (nats): " + ", ".join(known)
+    for name in ALTERNATIVES:
+        pairs = getattr(insight, name)
+        if pairs:
+            tops = (f"{spelled(names[index]) if index in names else f'#{index}'} {p:.3f}" for index, p in pairs)
+            yield f"{name.removesuffix('_top')}: " + "  ".join(tops)

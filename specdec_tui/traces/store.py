@@ -1,0 +1,128 @@
+"""The folder of past runs: saved under their time, listed newest first, the oldest deleted when it grows too big.
+
+Several programs may use one folder, so a file that was there a moment ago may be gone: nothing minds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from specdec_tui.settings import ENVIRONMENT_PREFIX
+from specdec_tui.traces.files import read_header, write_trace
+from specdec_tui.traces.format import Trace, TraceError, TraceHeader
+
+SUFFIX = ".jsonl"
+MEGABYTE = 2**20
+_SECOND = len("2026-11-28T12-00-00")
+_SLUG = 40  # characters of the prompt in a file name
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A trace file in the folder: `header`, or in one line the `problem` why it cannot be read. Size in bytes."""
+
+    path: Path
+    size: int
+    header: TraceHeader | None
+    problem: str = ""
+
+
+def default_folder() -> Path:
+    """Where traces are kept: in the user's data folder; `SPECDEC_TUI_DATA_DIR` names another."""
+    named = os.environ.get(ENVIRONMENT_PREFIX + "DATA_DIR")
+    return (Path(named) if named else platformdirs.user_data_path("specdec-tui")) / "traces"
+
+
+class TraceStore:
+    """Traces in one folder, at most `most_files` of them and `most_bytes` together (the newest always stays)."""
+
+    def __init__(self, folder: Path | None = None, *, most_files: int = 200, most_bytes: int = 256 * MEGABYTE) -> None:
+        self.folder = default_folder() if folder is None else folder
+        self._most_files = most_files
+        self._most_bytes = most_bytes
+
+    def save(self, trace: Trace) -> Path:
+        """Keep `trace` under a new name, then delete the oldest beyond the bounds. TraceError."""
+        stem = _stem(trace.header)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            path = self._reserve(stem)
+        except OSError as error:
+            raise TraceError(f"cannot write to {self.folder}: {error.strerror or error}") from None
+        try:
+            write_trace(path, trace)
+        except BaseException:
+            with suppress(OSError):
+                path.unlink()
+            raise
+        self._keep_within_bounds(path)
+        return path
+
+    def entries(self) -> list[Entry]:
+        """Every trace of the folder, newest first; those that cannot be read say why."""
+        found: list[Entry] = []
+        for _, size, path in sorted(self._files(), reverse=True):
+            try:
+                found.append(Entry(path, size, read_header(path)))
+            except TraceError as error:
+                if size and path.exists():  # neither just reserved by another program, nor just deleted
+                    found.append(Entry(path, size, None, str(error)))
+        return found
+
+    def delete(self, path: Path) -> None:
+        """Delete a trace of this folder; one that is gone already is fine. TraceError for any other file."""
+        if path.suffix != SUFFIX or path.parent.resolve() != self.folder.resolve():
+            raise TraceError(f"not deleted: {path} is no trace of {self.folder}")
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise TraceError(f"cannot delete {path}: {error.strerror or error}") from None
+
+    def _reserve(self, stem: str) -> Path:
+        """An empty file of a new name: no other program can take the same one."""
+        for count in range(1, 10_000):
+            path = self.folder / (stem + (f"-{count}" if count > 1 else "") + SUFFIX)
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                return path
+        raise FileExistsError(0, "too many traces of the same second")
+
+    def _files(self) -> list[tuple[tuple[str, int], int, Path]]:
+        """(time, size in bytes, path) of every trace file; names tell seconds, file times what came first in one."""
+        found: list[tuple[tuple[str, int], int, Path]] = []
+        with suppress(OSError), os.scandir(self.folder) as scan:
+            for item in scan:
+                if item.name.endswith(SUFFIX) and not item.name.startswith("."):
+                    with suppress(OSError):
+                        if item.is_file():
+                            status = item.stat()
+                            time = item.name[:_SECOND], status.st_mtime_ns
+                            found.append((time, status.st_size, self.folder / item.name))
+        return found
+
+    def _keep_within_bounds(self, newest: Path) -> None:
+        files = sorted(self._files())
+        total = sum(size for _, size, _ in files)
+        excess = len(files) - self._most_files
+        for _, size, path in files:
+            if excess <= 0 and total <= self._most_bytes:
+                return
+            if path != newest:
+                with suppress(OSError):
+                    path.unlink()
+                    excess, total = excess - 1, total - size
+
+
+def _stem(header: TraceHeader) -> str:
+    """`2026-11-28T12-00-00-why-is-the-sky-blue`: sorts by time and says what was asked."""
+    moment = re.sub(r"[^0-9TZ-]", "-", header.created[:_SECOND])
+    words = re.sub(r"[^a-z0-9]+", "-", header.prompt[:200].lower()).strip("-")
+    if len(words) > _SLUG:
+        words = words[:_SLUG].rpartition("-")[0] or words[:_SLUG]
+    return f"{moment}-{words}" if words else moment

@@ -1,0 +1,60 @@
+"""The figures of every strategy of a trace, summed up from its events under the benchmark's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, speedup, verify_ratio
+from specdec_tui.decoding.records import Checked, Event, Lossless, Step
+from specdec_tui.traces.values import plain
+
+
+def figures_of(events: Iterable[Event]) -> dict[str, RunFigures]:
+    """The figures of each strategy, in the order in which their runs began."""
+    runs: dict[str, RunFigures] = {}
+    for event in events:
+        if isinstance(event, Step):
+            runs.setdefault(event.strategy, RunFigures()).add(event.record)
+    return runs
+
+
+def summarise(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
+    """JSON-ready figures of each strategy, seconds and tokens per second; None where a figure does not exist."""
+    events = tuple(events)
+    runs = figures_of(events)
+    verdicts = {event.strategy: event.lossless for event in events if isinstance(event, Checked)}
+    baseline = runs.get("target")
+    return {name: plain(_summary(run, baseline, verdicts.get(name))) for name, run in runs.items()}
+
+
+def _summary(run: RunFigures, baseline: RunFigures | None, verdict: Lossless | None) -> dict[str, Any]:
+    end = run.end
+    return {
+        "prompt_tokens": run.prompt_tokens,
+        "new_tokens": run.new_tokens,
+        "gamma": run.gamma,
+        "finish_reason": None if end is None else end.reason,
+        "message": "" if end is None else end.message,
+        "prefill_seconds": run.prefill_seconds,
+        "capture_seconds": run.capture_seconds,
+        "decode_seconds": run.decode_seconds,
+        "decode_tokens_per_second": run.decode_tokens_per_second,
+        "speedup": None if baseline is None else speedup(baseline, run),
+        "rounds": run.rounds,
+        "drafted": run.drafted,
+        "accepted": run.accepted,
+        "rejected": run.rejected,
+        "unverified": run.unverified,
+        "acceptance_rate": run.acceptance_rate,
+        "tokens_per_target_call": run.tokens_per_target_call,
+        "accepted_lengths": run.accepted_lengths,
+        "conditional_acceptance": run.conditional_acceptance,
+        "draft_seconds": run.draft_seconds,
+        "verify_seconds": run.verify_seconds,
+        "other_seconds": run.other_seconds,
+        "cost_ratio": None if baseline is None else cost_ratio(run, baseline),
+        "verify_ratio": None if baseline is None else verify_ratio(run, baseline),
+        "predicted_speedup": None if baseline is None else prediction(run, baseline),
+        "lossless": verdict,
+    }

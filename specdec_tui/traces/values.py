@@ -1,0 +1,122 @@
+"""Typed values out of parsed JSON: each reader returns the value, or raises BadField with what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from enum import Enum, StrEnum
+from math import isfinite
+from typing import Any, TypeVar
+
+MOST = 2**53  # the largest whole number that every JSON reader keeps exactly
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+class BadField(ValueError):
+    """A field that is missing or wrong: `field` is its name, `problem` says what is allowed."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"field '{field}' {problem}")
+        self.field, self.problem = field, problem
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON can hold it: dataclasses as objects, tuples as lists, NaN and infinities as None."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(part) for part in value]
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def shown(value: Any) -> str:
+    """A wrong value as it may stand in a one-line message, cut to a readable length."""
+    text = ascii(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def present(table: Mapping[str, Any], field: str) -> Any:
+    if field not in table:
+        raise BadField(field, "is missing")
+    return table[field]
+
+
+def text(table: Mapping[str, Any], field: str) -> str:
+    value = present(table, field)
+    if type(value) is not str:
+        raise BadField(field, f"must be a text, not {shown(value)}")
+    return value
+
+
+def switch(table: Mapping[str, Any], field: str) -> bool:
+    value = present(table, field)
+    if type(value) is not bool:
+        raise BadField(field, f"must be true or false, not {shown(value)}")
+    return value
+
+
+def whole(table: Mapping[str, Any], field: str) -> int:
+    value = present(table, field)
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise BadField(field, f"must be a whole number from 0 on, not {shown(value)}")
+    return value
+
+
+def number(table: Mapping[str, Any], field: str) -> float:
+    """A finite number of at least 0. JSON has no NaN: null stands for it and reads as 0."""
+    value = optional_number(table, field)
+    if value is None:
+        return 0.0
+    if value < 0:
+        raise BadField(field, f"must be a number from 0 on, not {shown(value)}")
+    return value
+
+
+def optional_number(table: Mapping[str, Any], field: str) -> float | None:
+    return checked_number(field, present(table, field))
+
+
+def checked_number(field: str, value: Any) -> float | None:
+    """`value` as a float where it is a finite number, None where it is null."""
+    if type(value) is float and value - value == 0:
+        return value
+    if value is None or (type(value) is int and -MOST <= value <= MOST):
+        return None if value is None else float(value)
+    raise BadField(field, f"must be a finite number or null, not {shown(value)}")
+
+
+def choice(table: Mapping[str, Any], field: str, names: dict[str, _Choice]) -> _Choice:
+    value = table.get(field)
+    found = names.get(value) if type(value) is str else None
+    if found is None:
+        raise BadField(field, f"must be one of {', '.join(names)}, not {shown(present(table, field))}")
+    return found
+
+
+def listed(table: Mapping[str, Any], field: str) -> list[Any]:
+    value = present(table, field)
+    if type(value) is not list:
+        raise BadField(field, f"must be a list, not {shown(value)}")
+    return value
+
+
+def texts(table: Mapping[str, Any], field: str) -> tuple[str, ...]:
+    values = listed(table, field)
+    for value in values:
+        if type(value) is not str:
+            raise BadField(field, f"must be a list of texts, not with {shown(value)}")
+    return tuple(values)
+
+
+def mapping(table: Mapping[str, Any], field: str) -> dict[str, Any]:
+    value = present(table, field)
+    if type(value) is not dict:
+        raise BadField(field, f"must be an object, not {shown(value)}")
+    return value

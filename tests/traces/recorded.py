@@ -1,0 +1,113 @@
+"""Traces for tests: one that uses every field, and ones of any length as an engine makes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from specdec_tui.backends.pair import ModelInfo, PairInfo
+from specdec_tui.decoding.records import (
+    Capturing,
+    Checked,
+    DraftsProposed,
+    EndReason,
+    Event,
+    Finished,
+    Insight,
+    Lossless,
+    LosslessStatus,
+    Notice,
+    PrefillDone,
+    RoundVerified,
+    RunEnded,
+    RunStarted,
+    Status,
+    Step,
+    Token,
+)
+from specdec_tui.settings import Settings
+from specdec_tui.traces.format import Trace, new_header
+
+PAIR = PairInfo(
+    ModelInfo("a/target", "cpu", "float32", "none", 135_000_000, 540_000_000, 2048),
+    ModelInfo("a/drafter", "cpu", "float32", "int8", 16_000_000, 16_000_000, None),
+    True,
+    ("vocabularies are padded",),
+)
+INSIGHT = Insight(0.1 + 0.2, 1e-17, ((7, 0.6), (8, 1 / 3)), ((8, 0.5),))
+
+
+def drafts(status: list[Status], position: int = 1) -> tuple[Token, ...]:
+    return tuple(
+        Token(7 + i, fate, position + i, 0.1 * (i + 1), 1 / 3, 0.30000000000000004, 1e-9, INSIGHT if i == 0 else None)
+        for i, fate in enumerate(status)
+    )
+
+
+def full_events(strategy: str = "speculative") -> tuple[Event, ...]:
+    """Every kind of record, every field with a value that is not its default."""
+    fates = [Status.ACCEPTED, Status.REJECTED, Status.UNVERIFIED]
+    return (
+        Step(strategy, RunStarted(strategy, 12, 3, 64), prompt_text="<user>Why?\n"),
+        Step(strategy, Capturing()),
+        Step(strategy, Notice("fewer drafts: [/b] the drafter's context is full")),
+        Step(strategy, PrefillDone(Token(5, Status.SAMPLED, 0, p=1.0), 0.123456789012345, 2.5), ("Since",)),
+        Step(strategy, DraftsProposed(0, drafts([Status.PENDING] * 3)), (" the", "\u2028x", "")),
+        Step(
+            strategy,
+            RoundVerified(0, drafts(fates), Token(9, Status.RESAMPLED, 2, 0.5), 0.001, 0.05, 1e-5),
+            (" the", "\u2028x", "", "雲\n"),
+        ),
+        Step(strategy, RoundVerified(1, drafts([Status.ACCEPTED], 3), None, 0.002, 0.06, 2e-5), (" end",)),
+        Step(
+            strategy, RunEnded(EndReason.CONTEXT, "the context is full"), ("\N{REPLACEMENT CHARACTER}",), answer="Since"
+        ),
+        Checked(strategy, Lossless(LosslessStatus.NEAR_TIES, 2, 3, 0.0625, "half precision")),
+        Finished(cancelled=True),
+    )
+
+
+def full_trace(prompt: str = "Why is the sky blue?") -> Trace:
+    return trace_of(full_events(), prompt, texts={7: " the", 8: "\ud83d"})
+
+
+def trace_of(
+    events: tuple[Event, ...], prompt: str = "Why?", *, second: int = 0, texts: dict[int, str] | None = None
+) -> Trace:
+    created = datetime(2026, 11, 28, 12, 0, second, tzinfo=UTC)
+    header = new_header(
+        prompt, events, pair=PAIR, settings=Settings(gamma=3), environment={"threads": 2}, created=created
+    )
+    return Trace(header, events, texts or {})
+
+
+def long_events(strategy: str, rounds: int, gamma: int = 4) -> list[Event]:
+    """A run whose rounds accept 0, 1, … γ drafts in turn; the target has no drafts."""
+    drafting = 0 if strategy == "target" else gamma
+    events: list[Event] = [Step(strategy, RunStarted(strategy, 12, gamma, 10**6), prompt_text="Why?")]
+    events.append(Step(strategy, PrefillDone(Token(1, Status.SAMPLED, 0), 0.2), ("Light",)))
+    position = 1
+    for number in range(rounds):
+        accepted = number % (drafting + 1)
+        fates = [Status.ACCEPTED] * accepted + [Status.REJECTED] * (accepted < drafting)
+        fates += [Status.UNVERIFIED] * (drafting - len(fates))
+        made = tuple(Token(100 + i, fate, position + i, 0.8, 0.6123456, 0.9, 0.25) for i, fate in enumerate(fates))
+        words = tuple(f" word{i}" for i in range(drafting))
+        if drafting:
+            pending = tuple(Token(token.id, Status.PENDING, token.position) for token in made)
+            events.append(Step(strategy, DraftsProposed(number, pending), words))
+        fate = Status.SAMPLED if not drafting else Status.BONUS if accepted == drafting else Status.RESAMPLED
+        last = Token(200, fate, position + accepted, 0.7)
+        events.append(
+            Step(strategy, RoundVerified(number, made, last, 0.002 * drafting, 0.05, 0.001), (*words, " sky"))
+        )
+        position += accepted + 1
+    events.append(Step(strategy, RunEnded(EndReason.LENGTH), answer="Light and so on"))
+    return events
+
+
+def comparison(rounds: int = 40) -> Trace:
+    """Target and two strategies, checked."""
+    events = [*long_events("target", rounds * 2), *long_events("speculative", rounds), *long_events("ngram", rounds)]
+    for name in ("target", "speculative", "ngram"):
+        events.append(Checked(name, Lossless(LosslessStatus.IDENTICAL)))
+    return trace_of((*events, Finished()))

@@ -1,0 +1,131 @@
+"""The format: what is written is read back exactly, and nothing that a record carries is left out."""
+
+import json
+import math
+from dataclasses import fields, is_dataclass, make_dataclass
+from typing import get_args
+
+import pytest
+from recorded import INSIGHT, PAIR, comparison, full_events, full_trace, trace_of
+
+from specdec_tui.decoding import records
+from specdec_tui.decoding.records import (
+    Finished,
+    Insight,
+    PrefillDone,
+    Record,
+    RunEnded,
+    RunStarted,
+    Status,
+    Step,
+    Token,
+)
+from specdec_tui.settings import Settings
+from specdec_tui.traces import tokens
+from specdec_tui.traces.format import Trace, TraceHeader, new_header, parse_header, parse_lines, summarise, trace_lines
+
+
+def test_a_trace_with_every_kind_of_record_is_read_back_exactly() -> None:
+    trace = full_trace()
+    assert parse_lines(trace_lines(trace)) == trace
+
+
+def test_the_full_trace_of_these_tests_uses_every_field_of_every_record() -> None:
+    """So a field added to records.py fails here until the format carries it."""
+    met: dict[str, set[str]] = {}
+
+    def walk(value: object) -> None:
+        if isinstance(value, tuple):
+            for part in value:
+                walk(part)
+        elif is_dataclass(value) and not isinstance(value, type):
+            seen = met.setdefault(type(value).__name__, set())
+            for field in fields(value):
+                part = getattr(value, field.name)
+                if part != field.default and part is not None:
+                    seen.add(field.name)
+                walk(part)
+
+    walk(full_events())
+    kinds = [*get_args(Record), Step, records.Checked, Finished, records.Lossless, Token]
+    assert {kind.__name__: {field.name for field in fields(kind)} for kind in kinds} == {
+        kind.__name__: met.get(kind.__name__, set()) for kind in kinds
+    }
+
+
+def test_floats_keep_their_last_bit() -> None:
+    values = (0.1 + 0.2, 1 / 3, 5e-324, 1.7976931348623157e308, 1e-17)
+    event = Step("target", PrefillDone(Token(1, Status.SAMPLED, 0, *values[:4]), values[4]), ("a",))
+    events = (Step("target", RunStarted("target", 1, 0, 1)), event)
+    assert parse_lines(trace_lines(trace_of(events))).events == events
+
+
+def test_a_field_added_to_insight_needs_no_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    wider = make_dataclass(
+        "Insight",
+        [("residual_top", tuple[tuple[int, float], ...], ()), ("margin", float | None, None)],
+        bases=(Insight,),
+        frozen=True,
+    )
+    monkeypatch.setattr(tokens, "Insight", wider)
+    monkeypatch.setattr(tokens, "ALTERNATIVES", tuple(f.name for f in fields(wider) if f.default == ()))
+    monkeypatch.setattr(tokens, "ENTROPIES", tuple(f.name for f in fields(wider) if f.default != ()))
+    token = Token(1, Status.ACCEPTED, 0, insight=wider(0.5, residual_top=((3, 0.25),), margin=2.0))
+    assert tokens.decode_token(json.loads(json.dumps(tokens.encode_token(token)))) == token
+
+
+def test_insight_is_read_back_exactly() -> None:
+    token = Token(1, Status.ACCEPTED, 0, insight=INSIGHT)
+    assert tokens.decode_token(json.loads(json.dumps(tokens.encode_token(token)))) == token
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_not_finite_are_never_written(value: float) -> None:
+    odd = Token(1, Status.SAMPLED, 0, value, value, value, value, Insight(value, value, ((1, value),)))
+    events = (Step("target", RunStarted("target", 1, 0, 1)), Step("target", PrefillDone(odd, value), ("a",)))
+    trace = Trace(TraceHeader("2026", "0", "p", {}, {}, {}, {"load": value}), events)
+    lines = list(trace_lines(trace))
+    assert not any(word in line for line in lines for word in ("NaN", "Infinity"))
+    read = parse_lines(lines)
+    prefill = read.events[1].record  # type: ignore[union-attr]
+    assert isinstance(prefill, PrefillDone) and prefill.token is not None
+    assert (prefill.token.p, prefill.token.draw, prefill.seconds) == (None, None, 0.0)
+
+
+def test_unknown_fields_are_ignored() -> None:
+    trace = full_trace()
+    lines = [json.dumps({**json.loads(line), "later": [1, {"x": None}]}) + "\n" for line in trace_lines(trace)]
+    assert parse_lines(lines) == trace
+
+
+def test_a_run_named_unlike_its_step_keeps_both_names() -> None:
+    events = (Step("ngram 2", RunStarted("ngram", 1, 0, 1)), Step("ngram 2", RunEnded(records.EndReason.LENGTH)))
+    assert parse_lines(trace_lines(trace_of(events))).events == events
+
+
+def test_the_header_alone_says_how_fast_each_strategy_was() -> None:
+    header = parse_header(next(trace_lines(comparison())))
+    assert list(header.strategies) == ["target", "speculative", "ngram"]
+    figures = header.strategies["speculative"]
+    assert figures["acceptance_rate"] == pytest.approx(80 / 112)
+    assert figures["speedup"] == pytest.approx((3 / 0.059) / (1 / 0.051))
+    assert figures["lossless"]["status"] == "identical" and figures["finish_reason"] == "length"
+
+
+def test_the_header_gives_back_the_pair_and_the_settings() -> None:
+    header = parse_header(next(trace_lines(full_trace())))
+    assert header.pair() == PAIR
+    assert header.run_settings() == Settings(gamma=3)
+
+
+def test_settings_and_models_that_make_no_sense_fall_back_instead_of_failing() -> None:
+    header = TraceHeader(
+        "", "", "", {}, {"target": {"name": 3}}, {"gamma": -1, "rule": ["x", 2], "top_k": None, "no": 1}
+    )
+    assert header.pair() is None
+    assert header.run_settings() == Settings()
+
+
+def test_a_prompt_without_events_makes_a_trace() -> None:
+    trace = Trace(new_header("p", ()), ())
+    assert parse_lines(trace_lines(trace)) == trace and summarise(()) == {}
