@@ -178,7 +178,7 @@ class SpecdecApp(EngineApp, inherit_bindings=False):
             pane.close_inspector()
         elif pane.run_log.rows:
             self.screen.minimize()
-            pane.focus()
+            pane.focus(scroll_visible=False)  # its animation would end where the pane no longer is
             pane.inspect()
         else:
             self.say("Nothing to inspect yet: run a prompt first")
@@ -199,6 +199,10 @@ class SpecdecApp(EngineApp, inherit_bindings=False):
         elif self.inspector is not None and not any(pane.inspecting for pane in self.grid.panes.values()):
             self.inspector.remove()
             self.inspector = None
+
+    def on_cursor_pane_turned(self, message: CursorPane.Turned) -> None:
+        if self.inspector is not None:
+            self.inspector.scroll_relative(y=message.by * max(1, self.inspector.size.height - 1), animate=False)
 
     def action_toggle_table(self) -> None:
         if not self.grid.results:

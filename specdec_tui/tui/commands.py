@@ -69,7 +69,19 @@ def _cursor_moves() -> tuple[Command, ...]:
         ("first token", "home", "first"),
         ("last token", "end", "last"),
     )
-    return tuple(
+    pages = (("next page", "pagedown", 1), ("previous page", "pageup", -1))
+    turns = tuple(
+        Command(
+            f"{name} of the inspector",
+            f"{name} of the inspector",
+            f"turn_inspector({by})",
+            key,
+            INSPECT,
+            in_palette=False,
+        )
+        for name, key, by in pages
+    )
+    return turns + tuple(
         Command(name, name, f"move_cursor('{how}')", keys, INSPECT, in_palette=False) for name, keys, how in moves
     )
 

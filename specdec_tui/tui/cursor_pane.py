@@ -8,7 +8,7 @@ from textual.message import Message
 from specdec_tui.tui.cursor_view import CursorView
 from specdec_tui.tui.run_log import Place, RunLog
 
-_CURSOR_ACTIONS = ("move_cursor", "close_inspector")
+_CURSOR_ACTIONS = ("move_cursor", "turn_inspector", "close_inspector")
 
 
 class CursorPane(Vertical):
@@ -20,6 +20,13 @@ class CursorPane(Vertical):
         def __init__(self, pane: CursorPane) -> None:
             super().__init__()
             self.pane = pane
+
+    class Turned(Message):
+        """Another page of what is said of the token is wanted: the next (1) or the one before (-1)."""
+
+        def __init__(self, by: int) -> None:
+            super().__init__()
+            self.by = by
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -52,6 +59,9 @@ class CursorPane(Vertical):
 
     def action_close_inspector(self) -> None:
         self.close_inspector()
+
+    def action_turn_inspector(self, by: int) -> None:
+        self.post_message(self.Turned(by))
 
     def action_move_cursor(self, how: str) -> None:
         """`next`, `previous`, `down`, `up`, `next_round`, `previous_round`, `first` or `last`."""

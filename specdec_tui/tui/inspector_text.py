@@ -31,7 +31,7 @@ _FATES = {
 }
 _TEXT_STYLES = {Status.REJECTED: "strike", Status.RESAMPLED: "bold", Status.BONUS: "bold", Status.UNVERIFIED: "italic"}
 _GAP = 2
-_FACTS = 34
+_FACTS = 30
 _LEAST_BARS = 20
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -51,7 +51,7 @@ def inspector_lines(look: Look, width: int) -> list[Line]:
     blocks = _bar_blocks(look)
     count = len(blocks)
     if blocks and width >= _FACTS + count * (_LEAST_BARS + _GAP):
-        left = max(_FACTS, width - count * (_GAP + 34))
+        left = max(_FACTS, width - count * (_GAP + 36))
         own = (width - left) // count - _GAP
         return _beside([facts(look, left), *(bars(look, *block, own) for block in blocks)], [left, *[own] * count])
     if len(blocks) == 3 and width >= _FACTS + 2 * (_LEAST_BARS + _GAP):
@@ -164,7 +164,7 @@ def bars(look: Look, name: str, top: Sequence[tuple[int, float]], width: int) ->
         drawn = clip(text, label)
         style = f"$token-{look.token.status.value} bold" if own else ""
         line: Line = [("▸" if own else " ", style), (drawn + " " * (label - cell_len(drawn)), style)]
-        line.append((f" {value:.3f}"[:6], "bold" if own else ""))
+        line.append((f" {value:.3f}" if value >= 0.0005 else " <.001", "bold" if own else ""))
         if room > 1:
             line.append((" " + _bar(value / highest, room - 1), style or QUIET))
         lines.append(line)
@@ -172,7 +172,7 @@ def bars(look: Look, name: str, top: Sequence[tuple[int, float]], width: int) ->
 
 
 def _bar(share: float, cells: int) -> str:
-    eighths = max(1, round(share * cells * 8))
+    eighths = round(share * cells * 8)
     whole, rest = divmod(eighths, 8)
     return "█" * whole + (_EIGHTHS[rest] if rest else "")
 

@@ -72,14 +72,14 @@ class TokenView(CursorView):
         if piece is None:
             return ()
         first, last = (self.layout_text.line_of(offset) for offset in self.layout_text.span_of(piece))
-        return range(first, last + 1)
+        return range(last, first - 1, -1)  # its space may hang at the end of the line above
 
     def step_line(self, place: Place, by: int) -> Place:
         piece = self._piece_of(place)
         if piece is None:
             return place
         layout = self.layout_text
-        offset = layout.span_of(piece)[0]
+        offset = layout.span_of(piece)[1]
         line = layout.line_of(offset)
         column = offset - layout.offset_of(line, 0)
         line += by

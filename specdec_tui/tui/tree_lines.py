@@ -17,13 +17,13 @@ from specdec_tui.tui.run_log import Row
 from specdec_tui.tui.token_style import GLYPHS
 
 _BARS = "▁▂▃▄▅▆▇█"
-_NATS = 4.0  # a target this unsure fills the bar: as unsure as between 55 equal tokens
+_NATS = 6.0  # a target this unsure fills the bar: as unsure as between 400 equal tokens
 _LIKELY, _UNLIKELY = 0.9, 0.3
 _BRANCH_ROOM = 24
 
 
 def entropy_bar(token: Token) -> str:
-    """How unsure the target was at a token's place, half a nat a step; empty where it is unknown."""
+    """How unsure the target was at a token's place, three quarters of a nat a step; empty where it is unknown."""
     entropy = None if token.insight is None else token.insight.target_entropy
     return "" if entropy is None else _BARS[min(7, max(0, int(entropy / _NATS * 8)))]
 

@@ -71,10 +71,10 @@ def test_a_bar_tells_the_targets_entropy_and_strength_the_chance_to_be_accepted(
     def token(entropy: float | None, acceptance: float | None, status: Status = Status.ACCEPTED) -> Token:
         return Token(1, status, 0, acceptance=acceptance, insight=Insight(entropy))
 
-    assert [entropy_bar(token(e, None)) for e in (None, 0.0, 0.6, 2.1, 99.0)] == ["", "▁", "▂", "▅", "█"]
+    assert [entropy_bar(token(e, None)) for e in (None, 0.0, 0.9, 3.1, 99.0)] == ["", "▁", "▂", "▅", "█"]
     assert [strength_of(token(0, a)) for a in (None, 0.1, 0.5, 0.95)] == [0, -1, 0, 1]
     assert strength_of(token(0, 0.1, Status.UNVERIFIED)) == 0
-    row = Row(RoundVerified(0, (token(2.1, 1.0),), None, 0.1, 0.1, 0.1), (" a",))
+    row = Row(RoundVerified(0, (token(3.1, 1.0),), None, 0.1, 0.1, 0.1), (" a",))
     assert drawn(row) == ["   1 ├─✓▅·a"]
 
 
