@@ -262,6 +262,8 @@ class StrategyPane(CursorPane, can_focus=True):
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(self.size.height < _SHORT, "-short")
         self._repaint_lines()
+        if self.has_focus_within:
+            self.scroll_visible(animate=False)
 
     def _heading(self) -> Content:
         return Content.assemble((f"{self.number} ", "bold"), (visible(self.strategy), "bold"))
