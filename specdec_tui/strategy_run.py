@@ -21,6 +21,7 @@ from specdec_tui.decoding.records import (
     RunStarted,
     Status,
     Step,
+    Token,
     tokens_of,
 )
 from specdec_tui.settings import Settings
@@ -41,6 +42,7 @@ class StrategyRun:
     prompt_text: str
     ids: list[int] = field(default_factory=list)
     end: RunEnded | None = None
+    told: set[int] = field(default_factory=set)  # ids whose text was sent for the alternatives
 
     @property
     def failed(self) -> bool:
@@ -60,13 +62,24 @@ class StrategyRun:
             case DraftsProposed(drafts=drafts):
                 return Step(self.strategy, record, self.text.peek(t.id for t in drafts))
             case PrefillDone() | RoundVerified():
-                return Step(self.strategy, record, self._advance(record))
+                alternatives = self._alternatives(tokens_of(record))
+                return Step(self.strategy, record, self._advance(record), alternatives=alternatives)
             case RunEnded():
                 self.end = record
                 answer = self.tokenizer.decode(self.ids, skip_special_tokens=True)
                 rest = self.text.rest()
                 return Step(self.strategy, record, (rest,) if rest else (), answer=answer)
         return Step(self.strategy, record)
+
+    def _alternatives(self, tokens: tuple[Token, ...]) -> tuple[tuple[int, str], ...]:
+        """Id and text of what the models thought of, as far as it was not sent before."""
+        new: dict[int, str] = {}
+        for token in tokens:
+            if (seen := token.insight) is not None:
+                for top in (seen.target_top, seen.drafter_top, seen.residual_top):
+                    new |= {id: self.tokenizer.piece(id) for id, _ in top if id not in self.told and id not in new}
+        self.told |= new.keys()
+        return tuple(new.items())
 
     def _advance(self, record: PrefillDone | RoundVerified) -> tuple[str, ...]:
         """Take the emitted tokens into the text. Refused drafts stand behind the accepted ones, as alternatives."""

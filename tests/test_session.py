@@ -94,6 +94,9 @@ class Letters:
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         return "".join(chr(97 + i) for i in ids if not (skip_special_tokens and i == END))
 
+    def piece(self, token: int) -> str:
+        return chr(97 + token)
+
     def stream(self) -> Letters:
         return self
 
@@ -231,6 +234,23 @@ def test_each_token_has_its_own_text_also_when_it_was_refused(
             assert event.texts == tuple(chr(97 + t.id) for t in tokens_of(event.record))
             refused += sum(t.status in (Status.REJECTED, Status.UNVERIFIED) for t in tokens_of(event.record))
     assert refused > 0
+
+
+def test_insight_brings_the_text_of_every_alternative_once(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
+    settings = replace(FOUR, strategies=("target", "speculative"), insight=True)
+    told: dict[str, list[tuple[int, str]]] = {"target": [], "speculative": []}
+    for event in make_engine(TinyPair()).run("hello", settings, never):
+        if isinstance(event, Step):
+            told[event.strategy] += event.alternatives
+            known = dict(told[event.strategy])
+            for token in tokens_of(event.record):
+                if token.insight is not None:
+                    assert {i for i, _ in (*token.insight.target_top, *token.insight.drafter_top)} <= known.keys()
+    for pairs in told.values():
+        assert pairs and len(pairs) == len(dict(pairs))
+        assert all(text == chr(97 + token) for token, text in pairs)
+    plain = list(make_engine(TinyPair()).run("hello", FOUR, never))
+    assert not any(event.alternatives for event in plain if isinstance(event, Step))
 
 
 def test_cancel_stops_between_rounds_keeps_the_text_and_ends_every_run(

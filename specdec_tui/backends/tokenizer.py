@@ -88,6 +88,7 @@ class PromptTokenizer:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
+        self._pieces: dict[int, str] = {}
 
     @property
     def has_chat_template(self) -> bool:
@@ -129,6 +130,14 @@ class PromptTokenizer:
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         return decode(self.tokenizer, ids, skip_special_tokens)
+
+    def piece(self, token: int) -> str:
+        """The text of one id as it stands inside a text; replacement characters for a part of a character."""
+        if token not in self._pieces:
+            # Some tokenizers drop the space that a text begins with: behind itself an id keeps it.
+            alone = self.decode([token])
+            self._pieces[token] = self.decode([token, token])[len(alone) :]
+        return self._pieces[token]
 
     def stream(self) -> IncrementalText:
         """Text for a new sequence of ids."""

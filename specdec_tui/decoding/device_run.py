@@ -286,5 +286,5 @@ class DeviceRun(Run):
         seconds += self.clock() - begin
         drafting, verifying = draft_seconds + result.draft_seconds, result.verify_seconds
         other = max(0.0, seconds - result.draft_seconds - verifying)
-        seen = self._seen(played.scores, proposal)
+        seen = self._seen(played.scores, proposal, verdict)
         yield self._round(number, position, proposal, verdict, result.score, (drafting, verifying, other), seen)

@@ -42,12 +42,15 @@ class Insight:
 
     Entropies in nats, of the processed distributions; under greedy sampling, where those are one-hot,
     of the plain softmax. Alternatives: (token id, probability), most probable first, at most ten.
+    `residual_top`: of the normalised residual that a correction was drawn from; empty where no
+    token was resampled, or the rule in force draws from no residual.
     """
 
     target_entropy: float | None = None
     drafter_entropy: float | None = None
     target_top: tuple[tuple[int, float], ...] = ()
     drafter_top: tuple[tuple[int, float], ...] = ()
+    residual_top: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +199,8 @@ class Step:
     `prompt_text` is set on the step of `RunStarted` alone: the exact text given to the model.
     `answer` is set on the step of `RunEnded` alone: the whole text, special tokens left out; that
     step's `texts` holds the replacement characters of an unfinished last character, if there is one.
+    `alternatives` are (token id, text) of the ids that the insight of the record names, each only
+    once in a run: with the step where it is named first.
     """
 
     strategy: str
@@ -203,6 +208,7 @@ class Step:
     texts: tuple[str, ...] = ()
     prompt_text: str = ""
     answer: str = ""
+    alternatives: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

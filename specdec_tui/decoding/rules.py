@@ -50,11 +50,14 @@ class Rule:
     `draw(scores [V], position, dice)` draws one token as the target or the drafter would alone.
     `verify(drafts, drafter rows, target scores [drafts+1, V], position, dice, bonus)` judges a
     round whose first draft is at `position`; `bonus` asks for a token behind a full acceptance.
+    `weight(p, q)` is what p weighs in the residual behind accepted drafts of these probabilities;
+    None where a correction is drawn from no residual.
     """
 
     draw: Draw
     verify: Verify
     lossless: bool = True
+    weight: Callable[[list[float], list[float]], float] | None = None
 
 
 def chosen(drafts: list[int], q: Rows, p: torch.Tensor) -> tuple[list[float], list[float]]:
@@ -141,9 +144,7 @@ def verify_block(drafts: list[int], q: Rows, p: torch.Tensor, position: int, dic
     of possible proposals, and the last draft of it takes the test of the last draft of a block.
     """
     p_chosen, q_chosen = chosen(drafts, q, p)
-    weights = [1.0]
-    for p_x, q_x in zip(p_chosen, q_chosen, strict=True):
-        weights.append(min(1.0, weights[-1] * p_x / q_x) if q_x > 0 else float(p_x > 0))
+    weights = _joint_weights(p_chosen, q_chosen)
     acceptance = [
         # With nothing spare and full weight both models agree from here: later tests decide.
         spare / (spare + 1.0 - weight) if spare > 0 or weight < 1.0 else 1.0
@@ -160,6 +161,14 @@ def verify_block(drafts: list[int], q: Rows, p: torch.Tensor, position: int, dic
     elif bonus:
         emitted = draw_id(p[accepted], dice.uniform())
     return Verdict(accepted, emitted, p_chosen, q_chosen, [*acceptance], _used(draws, len(draws)))
+
+
+def _joint_weights(p: list[float], q: list[float]) -> list[float]:
+    """The joint weight before the first draft, and behind each."""
+    weights = [1.0]
+    for p_x, q_x in zip(p, q, strict=True):
+        weights.append(min(1.0, weights[-1] * p_x / q_x) if q_x > 0 else float(p_x > 0))
+    return weights
 
 
 def _spare_mass(q: Rows, p: torch.Tensor, p_chosen: list[float], weights: list[float]) -> list[float]:
@@ -197,9 +206,9 @@ def _used(draws: list[float], count: int) -> list[float | None]:
 
 GREEDY = Rule(draw_best, verify_greedy)
 RULES = {
-    "rejection": Rule(draw_freely, verify_rejection),
+    "rejection": Rule(draw_freely, verify_rejection, weight=lambda p, q: 1.0),
     "coupled": Rule(draw_coupled, verify_coupled),
-    "block": Rule(draw_freely, verify_block),
+    "block": Rule(draw_freely, verify_block, weight=lambda p, q: _joint_weights(p, q)[-1]),
     "skip-adjustment": Rule(draw_freely, verify_skip_adjustment, lossless=False),
 }
 

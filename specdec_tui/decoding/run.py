@@ -13,7 +13,7 @@ import torch
 
 from specdec_tui.backends.model import CausalModel, ModelContext
 from specdec_tui.decoding.drafters import Drafter, DraftSetup, Proposal
-from specdec_tui.decoding.insight import insights
+from specdec_tui.decoding.insight import insights, with_residual
 from specdec_tui.decoding.records import (
     DraftsProposed,
     EndReason,
@@ -26,7 +26,7 @@ from specdec_tui.decoding.records import (
     Status,
     Token,
 )
-from specdec_tui.decoding.rules import Rule, Verdict, chosen
+from specdec_tui.decoding.rules import Rule, Verdict, chosen, residual
 from specdec_tui.decoding.sampling import Dice, Sampler
 
 
@@ -184,12 +184,20 @@ class Run:
         verdict = replace(verdict, p=p, q=q)
         score = 0.0 if verdict.emitted is None else float(scores[verdict.accepted][verdict.emitted])
         seconds = (draft_seconds, verified - begin, end - verified)
-        return self._round(number, position, proposal, verdict, score, seconds, self._seen(scores, proposal))
+        return self._round(number, position, proposal, verdict, score, seconds, self._seen(scores, proposal, verdict))
 
-    def _seen(self, scores: torch.Tensor, proposal: Proposal) -> Sequence[Insight | None]:
-        if self.insight:
-            return insights(scores, proposal.rows, greedy=self.sampler.is_greedy)
-        return [None] * len(scores)
+    def _seen(
+        self, scores: torch.Tensor, proposal: Proposal, verdict: Verdict | None = None
+    ) -> Sequence[Insight | None]:
+        """An insight for each row of scores, where they are wanted. The clock is no longer running."""
+        if not self.insight:
+            return [None] * len(scores)
+        seen = insights(scores, proposal.rows, greedy=self.sampler.is_greedy)
+        if verdict is not None and verdict.accepted < len(proposal.ids) and self.rule.weight is not None:
+            at = verdict.accepted
+            weight = self.rule.weight(verdict.p[:at], verdict.q[:at])
+            seen[at] = with_residual(seen[at], residual(scores[at], proposal.rows[at], proposal.ids[at], weight))
+        return seen
 
     def _judge(self, proposal: Proposal, scores: torch.Tensor) -> Verdict:
         if not proposal.ids:

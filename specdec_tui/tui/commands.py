@@ -19,6 +19,9 @@ ANYWHERE = "anywhere"
 PROMPT = "prompt"
 """Scope of keys that count inside the prompt box only."""
 
+INSPECT = "inspect"
+"""Scope of keys that count in a pane while one of its tokens is inspected."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -55,6 +58,34 @@ def _toggles() -> tuple[Command, ...]:
     )
 
 
+def _cursor_moves() -> tuple[Command, ...]:
+    moves = (
+        ("next token", "right", "next"),
+        ("previous token", "left", "previous"),
+        ("next line or round", "down", "down"),
+        ("previous line or round", "up", "up"),
+        ("next round", "right_square_bracket,ctrl+right", "next_round"),
+        ("previous round", "left_square_bracket,ctrl+left", "previous_round"),
+        ("first token", "home", "first"),
+        ("last token", "end", "last"),
+    )
+    pages = (("next page", "pagedown", 1), ("previous page", "pageup", -1))
+    turns = tuple(
+        Command(
+            f"{name} of the inspector",
+            f"{name} of the inspector",
+            f"turn_inspector({by})",
+            key,
+            INSPECT,
+            in_palette=False,
+        )
+        for name, key, by in pages
+    )
+    return turns + tuple(
+        Command(name, name, f"move_cursor('{how}')", keys, INSPECT, in_palette=False) for name, keys, how in moves
+    )
+
+
 # Nothing destructive may come first: `enter` on the freshly opened palette runs the first row.
 COMMANDS: tuple[Command, ...] = (
     Command("help", "keys, commands and settings", "help", "f1", ANYWHERE, footer="Help"),
@@ -64,7 +95,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("prompt", "go to the prompt box", "focus_prompt", "slash", footer="Prompt"),
     *_toggles(),
     Command("run again", "run the last prompt again", "run_again", "r", footer="Again"),
-    Command("view", "next view: text, rounds", "cycle_view", "v", footer="View"),
+    Command("view", "next view: text, rounds, tree", "cycle_view", "v", footer="View"),
+    Command("inspect", "look into one token: chances, draw, alternatives", "inspect", "i", footer="Inspect"),
     Command("table", "show or hide the comparison table", "toggle_table", "t", footer="Table"),
     Command("more drafts", "one more draft token per round", "change_gamma(1)", "plus,equals_sign", group="γ"),
     Command("fewer drafts", "one draft token less per round", "change_gamma(-1)", "minus", group="γ"),
@@ -75,11 +107,21 @@ COMMANDS: tuple[Command, ...] = (
     Command("stop", "stop the run and keep its text (pressed again: quit)", "stop_or_quit", "ctrl+c", footer="Stop"),
     Command("new chat", "forget the conversation", "new_chat", "n", footer="New chat"),
     Command("quit", "leave the app", "quit", "ctrl+q", ANYWHERE, footer="Quit"),
+    *_cursor_moves(),
+    Command("close inspector", "close the inspector", "close_inspector", "escape", INSPECT, in_palette=False),
 )
 
 
 _GROUPS = {name: Binding.Group(name, compact=True) for name in {c.group for c in COMMANDS} - {""}}
-_KEY_NAMES = {"plus": "+", "minus": "-", "slash": "/", "equals_sign": "=", "escape": "esc", "enter": "enter"}
+_KEY_NAMES = {
+    "plus": "+",
+    "minus": "-",
+    "slash": "/",
+    "equals_sign": "=",
+    "escape": "esc",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+}
 
 
 def key_names(command: Command) -> list[str]:

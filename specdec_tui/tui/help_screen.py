@@ -11,13 +11,14 @@ from textual.content import Content
 from textual.widgets import Static
 
 from specdec_tui.settings import FIELDS, flag_of
-from specdec_tui.tui.commands import ANYWHERE, APP, COMMANDS, PROMPT, key_names
+from specdec_tui.tui.commands import ANYWHERE, APP, COMMANDS, INSPECT, PROMPT, key_names
 from specdec_tui.tui.dialog import Dialog
 
 _SCOPES = {
     PROMPT: "In the prompt box",
     ANYWHERE: "Anywhere",
     APP: "Outside the prompt box (escape leaves it, / goes back)",
+    INSPECT: "While a token is inspected (i, or a click on a token)",
 }
 
 

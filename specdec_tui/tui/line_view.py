@@ -28,6 +28,7 @@ class LineView(ScrollView, can_focus=False):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.following = True
+        self.held = False  # something other than the tail is to stay in sight
         self._strips: dict[int, Strip] = {}
         self._base: Style | None = None
         self._width = 0
@@ -93,7 +94,7 @@ class LineView(ScrollView, can_focus=False):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         # The anchor of Textual works through layouts, which this view avoids.
-        self.following = round(new_value) >= self.max_scroll_y
+        self.following = not self.held and round(new_value) >= self.max_scroll_y
         self._place = None
         if round(old_value) != round(new_value):
             self.refresh(self.size.region)

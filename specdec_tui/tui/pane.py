@@ -9,7 +9,6 @@ from typing import ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widgets import Static
@@ -29,13 +28,17 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
+from specdec_tui.tui.commands import INSPECT, bindings
+from specdec_tui.tui.cursor_pane import CursorPane
+from specdec_tui.tui.cursor_view import CursorView
 from specdec_tui.tui.line_view import LineView
 from specdec_tui.tui.pane_text import BAD, PaneState, Part, figure_line, fit_groups, status_parts
 from specdec_tui.tui.rounds_view import RoundsView
 from specdec_tui.tui.sanitize import visible
 from specdec_tui.tui.token_view import TokenView
+from specdec_tui.tui.tree_view import TreeView
 
-VIEWS = ("text", "rounds")
+VIEWS = ("text", "rounds", "tree")
 
 # Numbers that change faster than this cannot be read, and painting them takes time from decoding.
 _FIGURES_SECONDS = 0.4
@@ -43,19 +46,22 @@ _SHORT = 5
 _LONGEST_NOTE = 2000
 
 
-class StrategyPane(Vertical, can_focus=True):
+class StrategyPane(CursorPane, can_focus=True):
     """A pane for one strategy. It is fed `Step`s in batches and remembers everything it was fed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key, f"scroll_view('{action}')", label, show=False)
-        for key, action, label in (
-            ("up", "scroll_up", "Scroll up"),
-            ("down", "scroll_down", "Scroll down"),
-            ("pageup", "page_up", "Page up"),
-            ("pagedown", "page_down", "Page down"),
-            ("home", "scroll_home", "To the start"),
-            ("end", "scroll_end", "Follow the end"),
-        )
+        *bindings(INSPECT),  # these first: they share keys with the scrolling, which has them when nobody inspects
+        *(
+            Binding(key, f"scroll_view('{action}')", label, show=False)
+            for key, action, label in (
+                ("up", "scroll_up", "Scroll up"),
+                ("down", "scroll_down", "Scroll down"),
+                ("pageup", "page_up", "Page up"),
+                ("pagedown", "page_down", "Page down"),
+                ("home", "scroll_home", "To the start"),
+                ("end", "scroll_end", "Follow the end"),
+            )
+        ),
     ]
 
     view: reactive[str] = reactive(VIEWS[0], init=False)
@@ -76,19 +82,24 @@ class StrategyPane(Vertical, can_focus=True):
         self._painted = 0.0
         self._subtitle: list[Part] = []
         self._figure_line = Static(classes="figures", markup=False)
-        self._token_view = TokenView(classes="view")
-        self._rounds_view = RoundsView(classes="view")
+        self._token_view = TokenView(self.run_log, classes="view")
+        self._rounds_view = RoundsView(self.run_log, classes="view")
+        self._tree_view = TreeView(self.run_log, classes="view")
+        self._views: dict[str, LineView] = {
+            "text": self._token_view,
+            "rounds": self._rounds_view,
+            "tree": self._tree_view,
+        }
         self._note_box = Static(classes="notes", markup=False)
         self._status_line = Static(classes="status", markup=False)
         self.border_title = self._heading()
 
     def compose(self) -> ComposeResult:
-        self._rounds_view.display = self.view == "rounds"
-        self._token_view.display = self.view == "text"
+        for name, view in self._views.items():
+            view.display = name == self.view
         self._note_box.display = bool(self._notes)
         yield self._figure_line
-        yield self._token_view
-        yield self._rounds_view
+        yield from self._views.values()
         yield self._note_box
         yield self._status_line
 
@@ -115,6 +126,14 @@ class StrategyPane(Vertical, can_focus=True):
     def rounds_view(self) -> RoundsView:
         return self._rounds_view
 
+    @property
+    def tree_view(self) -> TreeView:
+        return self._tree_view
+
+    @property
+    def cursor_views(self) -> tuple[CursorView, ...]:
+        return self._token_view, self._rounds_view, self._tree_view
+
     def begin(self, max_new_tokens: int) -> None:
         """Clear the pane for a new run that may emit so many tokens."""
         self.state = PaneState.WAITING
@@ -126,8 +145,10 @@ class StrategyPane(Vertical, can_focus=True):
         self._last_token = None
         self._notes = []
         self._show_notes()
-        self._token_view.clear()
-        self._rounds_view.clear()
+        self.run_log.clear()
+        for view in self.cursor_views:
+            view.clear()
+        self.cursor_to_start()
         self.remove_class("-running", "-failed")
         self._repaint_lines()
 
@@ -137,14 +158,16 @@ class StrategyPane(Vertical, can_focus=True):
         texts: list[str] = []
         pending: Step | None = None
         ended = False
+        settled = self.run_log.settled
         for step in steps:
             record = step.record
             self._figures.add(record)
+            self.run_log.alternatives.update(step.alternatives)
             match record:
                 case RoundVerified() | PrefillDone():
                     pending = None
                     self.state = PaneState.RUNNING
-                    self._rounds_view.add(record, step.texts)
+                    self.run_log.add(record, step.texts)
                     drafts = record.drafts if isinstance(record, RoundVerified) else ()
                     last = record.emitted if isinstance(record, RoundVerified) else record.token
                     for token, text in zip((*drafts, last) if last else drafts, step.texts, strict=False):
@@ -154,7 +177,7 @@ class StrategyPane(Vertical, can_focus=True):
                             self._last_token = token
                 case DraftsProposed():
                     pending = step
-                    self._rounds_view.add(record, step.texts)
+                    self.run_log.add(record, step.texts)
                 case RunStarted():
                     self.state = PaneState.PREFILL
                     self._max_new_tokens = record.max_new_tokens
@@ -179,6 +202,8 @@ class StrategyPane(Vertical, can_focus=True):
         else:
             self._token_view.feed(tokens, texts)
         self._rounds_view.sync()
+        self._tree_view.sync()
+        self.log_changed(settled)
         if ended or monotonic() - self._painted >= _FIGURES_SECONDS:
             self._repaint_lines()  # in the same painting as the text: what costs is the number of paintings
         else:
@@ -186,7 +211,7 @@ class StrategyPane(Vertical, can_focus=True):
 
     def _end(self, record: RunEnded) -> None:
         self.state = PaneState.ENDED
-        self._rounds_view.drop_pending()
+        self.run_log.drop_pending()
         self.remove_class("-running")
         if record.message:
             failed = record.reason.value == "error"
@@ -223,19 +248,22 @@ class StrategyPane(Vertical, can_focus=True):
         return view if view in VIEWS else VIEWS[0]
 
     def watch_view(self, view: str) -> None:
-        self._token_view.display = view == "text"
-        self._rounds_view.display = view == "rounds"
+        for name, shown in self._views.items():
+            shown.display = name == view
         self._rounds_view.sync()
+        self._tree_view.sync()
+        self.view_changed()
         self._repaint_lines()
 
     def action_scroll_view(self, how: str) -> None:
         """Scroll the shown view by one of its own actions: `scroll_up`, `page_down`, `scroll_end`…"""
-        view: LineView = self._token_view if self.view == "text" else self._rounds_view
-        getattr(view, f"action_{how}")()
+        getattr(self._views[self.view], f"action_{how}")()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(self.size.height < _SHORT, "-short")
         self._repaint_lines()
+        if self.has_focus_within:
+            self.scroll_visible(animate=False)
 
     def _heading(self) -> Content:
         return Content.assemble((f"{self.number} ", "bold"), (visible(self.strategy), "bold"))

@@ -122,6 +122,9 @@ class PaneGrid(VerticalScroll, can_focus=False):
 
     def on_resize(self, event: events.Resize) -> None:
         self._arrange()
+        focused = next((pane for pane in self.shown if pane.has_focus_within), None)
+        if focused is not None:
+            self.call_after_refresh(self.scroll_to_widget, focused, animate=False)
 
     def _arrange(self) -> None:
         """Columns from the app's width, rows that fill the height but stay readable (else it scrolls)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
@@ -15,13 +16,22 @@ from specdec_tui.decoding.records import (
     Token,
     tokens_of,
 )
+from specdec_tui.tui.run_log import Shown
 from specdec_tui.tui.sanitize import visible
 from specdec_tui.tui.token_style import GLYPHS
 
-Shown = PrefillDone | DraftsProposed | RoundVerified
 
-# (text, status whose colours it takes; None: the quiet colour of numbers)
-Run = tuple[str, Status | None]
+class Run(NamedTuple):
+    """A part of a line. `status`: whose colours it takes, None for the quiet ones of numbers.
+
+    `token`: which token of the round it shows, if any; `strength`: 1 bolder, -1 fainter than usual.
+    """
+
+    text: str
+    status: Status | None
+    token: int | None = None
+    strength: int = 0
+
 
 _GAP = " "
 _NARROW = 50
@@ -60,19 +70,19 @@ class RoundLines:
         """At least one line; continued lines are indented under the tokens."""
         head = self._head(width)
         room = max(4, width - len(head))
-        lines: list[list[Run]] = [[(head, None)]]
+        lines: list[list[Run]] = [[Run(head, None)]]
         used = 0
         tokens = tokens_of(self.record)
-        for token, text in zip(tokens, self.texts, strict=False):
-            chip = _clip(spell(text), room - 1)
+        for index, (token, text) in enumerate(zip(tokens, self.texts, strict=False)):
+            chip = clip(spell(text), room - 1)
             cells = 1 + cell_len(chip)
             if used and used + len(_GAP) + cells > room:
-                lines.append([(" " * len(head), None)])
+                lines.append([Run(" " * len(head), None)])
                 used = 0
             if used:
-                lines[-1].append((_GAP, None))
+                lines[-1].append(Run(_GAP, None))
                 used += len(_GAP)
-            lines[-1] += [(GLYPHS[token.status], token.status), (chip, token.status)]
+            lines[-1] += [Run(GLYPHS[token.status], token.status, index), Run(chip, token.status, index)]
             used += cells
         lines += self._insight_lines(tokens, width)
         return lines
@@ -80,21 +90,23 @@ class RoundLines:
     def _insight_lines(self, tokens: Sequence[Token], width: int) -> list[list[Run]]:
         indent, column = (" " * 5, 12) if width < _WIDE else (" " * 9, 16)
         found: list[list[Run]] = []
-        for token, text in zip(tokens, self.texts, strict=False):
+        for index, (token, text) in enumerate(zip(tokens, self.texts, strict=False)):
             if token.insight is None:
                 continue
-            chip = set_cell_size(_clip(spell(text), column), column)
+            chip = set_cell_size(clip(spell(text), column), column)
             found.append(
                 [
-                    (indent + GLYPHS[token.status], token.status),
-                    (chip, token.status),
-                    (_numbers(token, width, width - len(indent) - 1 - column), None),
+                    Run(indent, None),
+                    Run(GLYPHS[token.status], token.status, index),
+                    Run(chip, token.status, index),
+                    Run(_numbers(token, width, width - len(indent) - 1 - column), None),
                 ]
             )
         return found
 
 
-def _clip(text: str, cells: int) -> str:
+def clip(text: str, cells: int) -> str:
+    """The text in at most `cells` cells, with an ellipsis where it is cut."""
     if len(text) <= cells and cell_len(text) <= cells:
         return text
     if cells < 2:

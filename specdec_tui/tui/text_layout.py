@@ -187,6 +187,12 @@ class TextLayout:
                 found.append((piece, max(begins, start) - start, min(ends, end) - start))
         return found
 
+    def span_of(self, piece: int) -> tuple[int, int]:
+        """Offsets into the text of the first and the last character of a piece."""
+        start = self._pieces[piece]
+        end = self._pieces[piece + 1] if piece + 1 < len(self._pieces) else self._length
+        return start, max(start, end - 1)
+
     def piece_at(self, line: int, column: int) -> int | None:
         """The piece drawn at a cell, None where there is none."""
         if not 0 <= line < len(self.lines) or column < 0:

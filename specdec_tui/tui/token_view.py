@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -10,19 +11,21 @@ from rich.style import Style
 from textual.selection import Selection
 
 from specdec_tui.decoding.records import Status, Token
-from specdec_tui.tui.line_view import LineView
+from specdec_tui.tui.cursor_view import CursorView
+from specdec_tui.tui.run_log import Place, RunLog
 from specdec_tui.tui.sanitize import visible
 from specdec_tui.tui.text_layout import TAB, TextLayout, cluster_end, expand_tabs
 from specdec_tui.tui.token_style import TOKEN_CLASSES, token_styles
 
 
-class TokenView(LineView):
+class TokenView(CursorView):
     """Emitted tokens, and at the tail the drafts that wait for the target."""
 
+    EMITTED_ONLY = True
     COMPONENT_CLASSES: ClassVar[set[str]] = set(TOKEN_CLASSES.values())
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, log: RunLog | None = None, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(log, id=id, classes=classes)
         self.layout_text = TextLayout()
         self._tokens: list[Token] = []
         self._emitted = 0
@@ -33,13 +36,10 @@ class TokenView(LineView):
         return len(self.layout_text.lines)
 
     def clear(self) -> None:
-        """Empty the view for a new run."""
         self.layout_text = TextLayout(self._width or 80)
         self._tokens = []
         self._emitted = 0
-        self.following = True
-        self.everything_changed()
-        self.following = True
+        super().clear()
 
     def feed(
         self,
@@ -63,30 +63,74 @@ class TokenView(LineView):
         piece = self.layout_text.piece_at(line, column)
         return None if piece is None else self._tokens[piece]
 
+    def place_at(self, line: int, column: int) -> Place | None:
+        token = self.token_at(line, column)
+        return None if token is None else self.run_log.find(token.position, token.status)
+
+    def lines_of(self, place: Place) -> Sequence[int]:
+        piece = self._piece_of(place)
+        if piece is None:
+            return ()
+        first, last = (self.layout_text.line_of(offset) for offset in self.layout_text.span_of(piece))
+        return range(last, first - 1, -1)  # its space may hang at the end of the line above
+
+    def step_line(self, place: Place, by: int) -> Place:
+        piece = self._piece_of(place)
+        if piece is None:
+            return place
+        layout = self.layout_text
+        offset = layout.span_of(piece)[1]
+        line = layout.line_of(offset)
+        column = offset - layout.offset_of(line, 0)
+        line += by
+        while 0 <= line < self.line_count:
+            # A line may hold nothing but the end of a piece that begins above it.
+            pieces = [(at, start) for at, start, _ in layout.pieces_of(line) if at < self._emitted and at != piece]
+            if pieces:
+                at = max(0, bisect_right([start for _, start in pieces], column) - 1)
+                return self.run_log.find(self._tokens[pieces[at][0]].position) or place
+            line += by
+        return place
+
+    def _piece_of(self, place: Place) -> int | None:
+        if not self.run_log.holds(place):
+            return None
+        # Every emitted token has a piece of its own, in the order of their positions.
+        piece = self.run_log.token(place).position
+        return piece if piece < self._emitted else None
+
     def line_segments(self, line: int) -> list[Segment]:
         if self._styles is None:
             self._styles = token_styles(self)
         text = self.layout_text.lines[line]
         simple = text.isascii()
-        runs: list[tuple[int, Status]] = []
+        cursor = None if self.cursor is None else self._piece_of(self.cursor)
+        runs: list[tuple[int, Status | None]] = []  # None: the marked token
         for piece, start, _end in self.layout_text.pieces_of(line):
-            status = self._tokens[piece].status
+            status = None if piece == cursor else self._tokens[piece].status
             if not runs or runs[-1][1] is not status:
                 runs.append((start if simple else _cluster_boundary(text, start), status))
         segments: list[Segment] = []
         column = 0
         for index, (start, status) in enumerate(runs):
             end = runs[index + 1][0] if index + 1 < len(runs) else len(text)
+            style = self._marked_style() if status is None else self._styles[status]
             drawn = text[start:end].removesuffix("\n")
+            if status is None and not drawn:
+                drawn = "↵"  # a break alone has no cell that could be marked
             if "\t" in drawn:
                 # Tab stops count from the start of the line, so a run is expanded behind its offset.
                 lead = " " * (column % TAB)
                 drawn = expand_tabs(lead + drawn)[len(lead) :]
             if drawn:
-                segment = Segment(drawn, self._styles[status])
+                segment = Segment(drawn, style)
                 column += segment.cell_length
                 segments.append(segment)
         return segments
+
+    def _marked_style(self) -> Style:
+        assert self.cursor is not None
+        return token_styles(self)[self.run_log.token(self.cursor).status] + Style(reverse=True)
 
     def wrap_to(self, width: int) -> None:
         self.layout_text.resize(width)

@@ -132,6 +132,30 @@ def test_sampled_records_are_those_of_the_plain_loop(
         assert_same(plain, device)
 
 
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", ["model", "lookup"])
+def test_insight_is_that_of_the_plain_loop_and_changes_no_token(
+    kind: str, rule: str, target: TransformersModel, small: TransformersModel
+) -> None:
+    programs = Programs()
+    settings = {"sampler": SAMPLERS[0], "rule": rule, "gamma": 3, "max_new_tokens": 30}
+    plain, device = both(target, lambda: drafter_of(kind, target, small), programs, insight=True, **settings)
+    assert_same(plain, device)
+    residuals = 0
+    for one, other in zip(*([t for r in run for t in tokens_of(r)] for run in (plain, device)), strict=True):
+        assert (one.insight is None) == (other.insight is None)
+        if one.insight is not None and other.insight is not None:
+            for name in ("target_top", "drafter_top", "residual_top"):
+                mine, theirs = getattr(one.insight, name), getattr(other.insight, name)
+                assert [value for _, value in theirs] == pytest.approx([value for _, value in mine], abs=2e-4)
+            residuals += bool(one.insight.residual_top)
+    assert bool(residuals) == (rule in ("rejection", "block"))
+    without, _ = both(target, lambda: drafter_of(kind, target, small), programs, **settings)
+    assert [comparable(record) for record in without] == [
+        comparable(record) for record in plain if record != Capturing()
+    ]
+
+
 @pytest.mark.parametrize("name", ["llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gpt2"])
 def test_model_families_run_as_programs(name: str) -> None:
     """Some of them with windows of 6 tokens, in all layers or in every other one."""

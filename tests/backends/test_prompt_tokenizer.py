@@ -192,3 +192,15 @@ def test_special_tokens_can_be_left_out_of_a_text() -> None:
 def test_the_demo_tokenizer_splits_digits() -> None:
     tokenizer = AutoTokenizer.from_pretrained(drafter_folder())
     assert tokenizer.tokenize("12 apples")[:2] == ["1", "2"]
+
+
+def test_the_piece_of_one_id_keeps_its_space_and_is_decoded_once() -> None:
+    for make, word in ((byte_fallback_tokenizer, "▁the"), (tiny_tokenizer, "Ġ")):
+        whole = make()
+        tokenizer = PromptTokenizer(whole)
+        token = whole.convert_tokens_to_ids(word)
+        assert tokenizer.piece(token) == word.replace("▁", " ").replace("Ġ", " ")
+        tokenizer.decode = None  # type: ignore[assignment, method-assign]
+        assert tokenizer.piece(token).startswith(" ")
+    part = byte_fallback_tokenizer()
+    assert set(PromptTokenizer(part).piece(part.convert_tokens_to_ids("<0xE4>"))) == {"\ufffd"}

@@ -250,14 +250,14 @@ async def test_keys_scroll_the_view_of_a_focused_pane() -> None:
 
 
 @pytest.mark.parametrize("view_name", VIEWS)
-async def test_pages_are_turned_by_keys_in_both_views(view_name: str) -> None:
+async def test_pages_are_turned_by_keys_in_every_view(view_name: str) -> None:
     pane = StrategyPane(2, "speculative")
     async with HostApp(pane, columns="-one").run_test(size=(40, 12)) as pilot:
         pane.feed(run_steps("speculative", PIECES * 8))
         pane.view = view_name
         pane.focus()
         await pilot.pause()
-        view = pane.token_view if view_name == "text" else pane.rounds_view
+        view = {"text": pane.token_view, "rounds": pane.rounds_view, "tree": pane.tree_view}[view_name]
         await until(pilot, lambda: view.scroll_y == view.max_scroll_y > view.size.height)
         await pilot.press("pageup")
         await until(pilot, lambda: view.scroll_y == view.max_scroll_y - view.size.height)

@@ -74,7 +74,7 @@ async def test_insight_shows_probabilities_and_entropies_of_each_token() -> None
     token = Token(1, Status.ACCEPTED, 0, 0.75, 0.5, 1.0, None, seen)
     lines = RoundLines(RoundVerified(0, (token,), None, 0.1, 0.1, 0.1), (" word",)).lines(80)
     assert len(lines) == 2
-    text = "".join(run for run, _ in lines[1])
+    text = "".join(run for run, *_ in lines[1])
     assert text.split() == ["✓·word", "p", "0.750", "q", "0.500", "H", "1.50", "Hq", "0.25", "accept", "1.000"]
 
 
@@ -82,7 +82,7 @@ async def test_numbers_of_insight_are_left_out_whole_where_they_do_not_fit() -> 
     token = Token(1, Status.ACCEPTED, 0, 0.75, 0.5, 0.931, None, Insight(1.5, 0.25))
     for width in range(1, 120):
         line = RoundLines(RoundVerified(0, (token,), None, 0.1, 0.1, 0.1), (" word",)).lines(width)[-1]
-        text = "".join(run for run, _ in line)
+        text = "".join(run for run, *_ in line)
         numbers = text.split("·word")[-1].split()[1::2]
         assert set(numbers) <= {"0.75", "0.50", "0.750", "0.500", "1.50", "0.25", "0.93", "0.931"}
         assert width < 24 or len(text) <= width
@@ -125,7 +125,7 @@ async def test_thousands_of_rounds_lay_out_only_what_is_new(monkeypatch) -> None
 
 async def test_a_monstrous_token_is_clipped_here() -> None:
     lines = RoundLines(VERDICT, ("x" * 50_000, "\x1b[31m", "世" * 100, "")).lines(60)
-    text = "".join(run for line in lines for run, _ in line)
+    text = "".join(run for line in lines for run, *_ in line)
     assert len(text) < 400
     assert "␛[31m" in text
     assert "↻∅" in text
