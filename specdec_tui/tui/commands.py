@@ -64,7 +64,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("prompt", "go to the prompt box", "focus_prompt", "slash", footer="Prompt"),
     *_toggles(),
     Command("run again", "run the last prompt again", "run_again", "r", footer="Again"),
-    Command("view", "next view: text, rounds", "cycle_view", "v", footer="View"),
+    Command("view", "next view: text, rounds, charts", "cycle_view", "v", footer="View"),
     Command("table", "show or hide the comparison table", "toggle_table", "t", footer="Table"),
     Command("more drafts", "one more draft token per round", "change_gamma(1)", "plus,equals_sign", group="γ"),
     Command("fewer drafts", "one draft token less per round", "change_gamma(-1)", "minus", group="γ"),

@@ -29,13 +29,14 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
+from specdec_tui.tui.charts_view import ChartsView
 from specdec_tui.tui.line_view import LineView
 from specdec_tui.tui.pane_text import BAD, PaneState, Part, figure_line, fit_groups, status_parts
 from specdec_tui.tui.rounds_view import RoundsView
 from specdec_tui.tui.sanitize import visible
 from specdec_tui.tui.token_view import TokenView
 
-VIEWS = ("text", "rounds")
+VIEWS = ("text", "rounds", "charts")
 
 # Numbers that change faster than this cannot be read, and painting them takes time from decoding.
 _FIGURES_SECONDS = 0.4
@@ -78,6 +79,7 @@ class StrategyPane(Vertical, can_focus=True):
         self._figure_line = Static(classes="figures", markup=False)
         self._token_view = TokenView(classes="view")
         self._rounds_view = RoundsView(classes="view")
+        self._charts_view = ChartsView(classes="view")
         self._note_box = Static(classes="notes", markup=False)
         self._status_line = Static(classes="status", markup=False)
         self.border_title = self._heading()
@@ -85,10 +87,12 @@ class StrategyPane(Vertical, can_focus=True):
     def compose(self) -> ComposeResult:
         self._rounds_view.display = self.view == "rounds"
         self._token_view.display = self.view == "text"
+        self._charts_view.display = self.view == "charts"
         self._note_box.display = bool(self._notes)
         yield self._figure_line
         yield self._token_view
         yield self._rounds_view
+        yield self._charts_view
         yield self._note_box
         yield self._status_line
 
@@ -114,6 +118,10 @@ class StrategyPane(Vertical, can_focus=True):
     @property
     def rounds_view(self) -> RoundsView:
         return self._rounds_view
+
+    @property
+    def charts_view(self) -> ChartsView:
+        return self._charts_view
 
     def begin(self, max_new_tokens: int) -> None:
         """Clear the pane for a new run that may emit so many tokens."""
@@ -225,11 +233,14 @@ class StrategyPane(Vertical, can_focus=True):
     def watch_view(self, view: str) -> None:
         self._token_view.display = view == "text"
         self._rounds_view.display = view == "rounds"
+        self._charts_view.display = view == "charts"
         self._rounds_view.sync()
         self._repaint_lines()
 
     def action_scroll_view(self, how: str) -> None:
         """Scroll the shown view by one of its own actions: `scroll_up`, `page_down`, `scroll_end`…"""
+        if self.view == "charts":
+            return  # they fit themselves to the room
         view: LineView = self._token_view if self.view == "text" else self._rounds_view
         getattr(view, f"action_{how}")()
 
@@ -272,3 +283,5 @@ class StrategyPane(Vertical, can_focus=True):
         if subtitle != self._subtitle:
             self._subtitle = subtitle
             self.border_subtitle = Content.assemble(*subtitle) if subtitle else None
+        if self.view == "charts":
+            self._charts_view.show(self._figures, self._baseline, is_target)
