@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from statistics import median
 
+from specdec_tui.decoding.course import RunCourse
 from specdec_tui.decoding.records import (
     PrefillDone,
     Record,
@@ -22,6 +23,7 @@ class RunFigures:
     """The figures of one run so far. `add` takes constant time per token of the record."""
 
     def __init__(self) -> None:
+        self.course = RunCourse()
         self._start = RunStarted("", 0, 0, 0)
         self._prefill_seconds = self._capture_seconds = 0.0
         self._prefill_tokens = 0
@@ -70,6 +72,7 @@ class RunFigures:
         self._verify_times.setdefault(drafts, []).append(record.verify_seconds + record.other_seconds)
         new_tokens = accepted + (record.emitted is not None)
         self._tokens_per_round.append(new_tokens)
+        self.course.add(record, new_tokens)
         self._round_tokens += new_tokens
         self._drafted += drafts
         self._draft_seconds += record.draft_seconds
@@ -217,6 +220,14 @@ class RunFigures:
     @property
     def end(self) -> RunEnded | None:
         return self._end
+
+    def window(self) -> RunFigures:
+        """The same figures of the last `course.WINDOW_ROUNDS` rounds alone; the prefill is in none of them."""
+        figures = RunFigures()
+        figures.add(self._start)
+        for record in self.course.latest():
+            figures.add(record)
+        return figures
 
 
 def _ratio(part: float, whole: float) -> float | None:

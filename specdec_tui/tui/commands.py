@@ -12,6 +12,9 @@ from textual.binding import Binding
 
 from specdec_tui.settings import STRATEGIES
 
+VIEWS = ("text", "rounds", "tree", "charts")
+"""What a pane can show."""
+
 APP = "app"
 """Scope of keys that count when no text box has the focus."""
 ANYWHERE = "anywhere"
@@ -95,7 +98,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("prompt", "go to the prompt box", "focus_prompt", "slash", footer="Prompt"),
     *_toggles(),
     Command("run again", "run the last prompt again", "run_again", "r", footer="Again"),
-    Command("view", "next view: text, rounds, tree", "cycle_view", "v", footer="View"),
+    Command("view", f"next view: {', '.join(VIEWS)}", "cycle_view", "v", footer="View"),
     Command("inspect", "look into one token: chances, draw, alternatives", "inspect", "i", footer="Inspect"),
     Command("table", "show or hide the comparison table", "toggle_table", "t", footer="Table"),
     Command("more drafts", "one more draft token per round", "change_gamma(1)", "plus,equals_sign", group="γ"),

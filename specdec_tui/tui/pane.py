@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.reactive import reactive
+from textual.widget import Widget
 from textual.widgets import Static
 
 from specdec_tui.decoding.figures import RunFigures
@@ -28,7 +29,8 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
-from specdec_tui.tui.commands import INSPECT, bindings
+from specdec_tui.tui.charts_view import ChartsView
+from specdec_tui.tui.commands import INSPECT, VIEWS, bindings
 from specdec_tui.tui.cursor_pane import CursorPane
 from specdec_tui.tui.cursor_view import CursorView
 from specdec_tui.tui.line_view import LineView
@@ -37,8 +39,6 @@ from specdec_tui.tui.rounds_view import RoundsView
 from specdec_tui.tui.sanitize import visible
 from specdec_tui.tui.token_view import TokenView
 from specdec_tui.tui.tree_view import TreeView
-
-VIEWS = ("text", "rounds", "tree")
 
 # Numbers that change faster than this cannot be read, and painting them takes time from decoding.
 _FIGURES_SECONDS = 0.4
@@ -85,10 +85,12 @@ class StrategyPane(CursorPane, can_focus=True):
         self._token_view = TokenView(self.run_log, classes="view")
         self._rounds_view = RoundsView(self.run_log, classes="view")
         self._tree_view = TreeView(self.run_log, classes="view")
-        self._views: dict[str, LineView] = {
+        self._charts_view = ChartsView(classes="view")
+        self._views: dict[str, Widget] = {
             "text": self._token_view,
             "rounds": self._rounds_view,
             "tree": self._tree_view,
+            "charts": self._charts_view,
         }
         self._note_box = Static(classes="notes", markup=False)
         self._status_line = Static(classes="status", markup=False)
@@ -133,6 +135,10 @@ class StrategyPane(CursorPane, can_focus=True):
     @property
     def cursor_views(self) -> tuple[CursorView, ...]:
         return self._token_view, self._rounds_view, self._tree_view
+
+    @property
+    def charts_view(self) -> ChartsView:
+        return self._charts_view
 
     def begin(self, max_new_tokens: int) -> None:
         """Clear the pane for a new run that may emit so many tokens."""
@@ -257,7 +263,9 @@ class StrategyPane(CursorPane, can_focus=True):
 
     def action_scroll_view(self, how: str) -> None:
         """Scroll the shown view by one of its own actions: `scroll_up`, `page_down`, `scroll_end`…"""
-        getattr(self._views[self.view], f"action_{how}")()
+        view = self._views[self.view]
+        if isinstance(view, LineView):  # charts fit themselves to the room
+            getattr(view, f"action_{how}")()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(self.size.height < _SHORT, "-short")
@@ -300,3 +308,5 @@ class StrategyPane(CursorPane, can_focus=True):
         if subtitle != self._subtitle:
             self._subtitle = subtitle
             self.border_subtitle = Content.assemble(*subtitle) if subtitle else None
+        if self.view == "charts":
+            self._charts_view.show(self._figures, self._baseline, is_target)

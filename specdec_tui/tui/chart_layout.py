@@ -1,0 +1,70 @@
+"""Which charts have room in a pane, and where: pure arithmetic over columns and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from textual.geometry import Region
+
+LEAST_CELL_COLUMNS, LEAST_CELL_ROWS = 27, 7
+GAP = 2
+
+
+class Chart(StrEnum):
+    """A chart with room of its own, in order of importance."""
+
+    SPEED = "speed"  # tokens/s over time
+    LENGTHS = "lengths"  # how many drafts of a round were accepted
+    POSITIONS = "positions"  # acceptance by draft position
+    LATENCY = "latency"  # drafting and verifying of the last rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """`gauges` and then `compact` take one row each, from the top; each cell is a chart in full."""
+
+    gauges: int
+    compact: tuple[Chart, ...]
+    cells: tuple[tuple[Chart, Region], ...]
+
+
+# Cells by grid: two columns keep plots wide and low, which is how time is read best.
+_GRIDS = {4: (2, 4, 1), 3: (3, 1), 2: (2, 1), 1: (1,)}
+
+
+def arrange(width: int, height: int, gauges: int, charts: Sequence[Chart]) -> Arrangement:
+    """As many charts in full as the room allows; the others as a row of text, as far as rows go.
+
+    `charts` come most important first. The speed over time has no compact form: its gauge says the number.
+    """
+    gauges = min(gauges, max(0, height))
+    for count in range(len(charts), 0, -1):
+        compact = _compact(charts[count:])
+        room = height - gauges - len(compact)
+        for columns in _GRIDS[count]:
+            rows = -(-count // columns)
+            if room // rows >= LEAST_CELL_ROWS and (width + GAP) // columns - GAP >= LEAST_CELL_COLUMNS - GAP:
+                blank = room // rows > LEAST_CELL_ROWS
+                top = gauges + len(compact) + blank
+                cells = _cells(charts[:count], Region(0, top, width, room - blank), columns, rows)
+                return Arrangement(gauges, compact, cells)
+    return Arrangement(gauges, _compact(charts)[: height - gauges], ())
+
+
+def _compact(charts: Sequence[Chart]) -> tuple[Chart, ...]:
+    # Latency first: a run is slow for one of its two reasons.
+    return tuple(chart for chart in sorted(charts, key=list(Chart).index, reverse=True) if chart is not Chart.SPEED)
+
+
+def _cells(charts: Sequence[Chart], area: Region, columns: int, rows: int) -> tuple[tuple[Chart, Region], ...]:
+    across, down = (area.width + GAP) // columns, area.height // rows
+    cells = []
+    for index, chart in enumerate(charts):
+        row, column = divmod(index, columns)
+        last = column == columns - 1
+        width = area.width - column * across if last else across - GAP
+        height = area.height - row * down if row == rows - 1 else down
+        cells.append((chart, Region(area.x + column * across, area.y + row * down, width, height)))
+    return tuple(cells)
