@@ -29,6 +29,7 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
+from specdec_tui.tui.find_bar import FindBar
 from specdec_tui.tui.line_view import LineView
 from specdec_tui.tui.pane_text import BAD, PaneState, Part, figure_line, fit_groups, status_parts
 from specdec_tui.tui.rounds_view import RoundsView
@@ -70,6 +71,7 @@ class StrategyPane(Vertical, can_focus=True):
         self._lossless: Lossless | None = None
         self._max_new_tokens = 0
         self._texts: list[str] = []
+        self._answer = ""
         self._last_token: Token | None = None
         self._notes: list[Content] = []
         self._due = False
@@ -103,6 +105,16 @@ class StrategyPane(Vertical, can_focus=True):
         return "".join(self._texts)
 
     @property
+    def answer(self) -> str:
+        """The whole answer without special tokens; while it grows, the text so far."""
+        return self._answer or self.plain_text
+
+    @property
+    def shown_view(self) -> LineView:
+        """The view that is shown."""
+        return self._token_view if self.view == "text" else self._rounds_view
+
+    @property
     def lossless(self) -> Lossless | None:
         """The verdict on the run, once there is one."""
         return self._lossless
@@ -123,6 +135,7 @@ class StrategyPane(Vertical, can_focus=True):
         self._lossless = None
         self._max_new_tokens = max_new_tokens
         self._texts = []
+        self._answer = ""
         self._last_token = None
         self._notes = []
         self._show_notes()
@@ -168,6 +181,7 @@ class StrategyPane(Vertical, can_focus=True):
                 case RunEnded():
                     ended = True
                     pending = None
+                    self._answer = step.answer
                     if self._last_token is not None:
                         # What an unfinished character still owes belongs to the token that began it.
                         tokens += [self._last_token] * len(step.texts)
@@ -226,12 +240,20 @@ class StrategyPane(Vertical, can_focus=True):
         self._token_view.display = view == "text"
         self._rounds_view.display = view == "rounds"
         self._rounds_view.sync()
+        for bar in self.query(FindBar):
+            bar.look_in(self.shown_view)
         self._repaint_lines()
+
+    def find(self) -> None:
+        """Open the line that finds text in the shown view, or go back to it."""
+        for bar in self.query(FindBar):
+            bar.action_again()
+            return
+        self.mount(FindBar(self.shown_view), before=self._status_line)
 
     def action_scroll_view(self, how: str) -> None:
         """Scroll the shown view by one of its own actions: `scroll_up`, `page_down`, `scroll_end`…"""
-        view: LineView = self._token_view if self.view == "text" else self._rounds_view
-        getattr(view, f"action_{how}")()
+        getattr(self.shown_view, f"action_{how}")()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(self.size.height < _SHORT, "-short")
