@@ -53,7 +53,7 @@ class FindBar(Horizontal):
         if view is not self._view:
             self._view.end_search()
             self._view = view
-            self._find(self._input.value)
+            self.call_after_refresh(self._find, self._input.value)  # it has no lines before it is shown
 
     def action_again(self) -> None:
         """Type another text in place of this one."""
