@@ -19,7 +19,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from specdec_tui.tui.text_layout import cluster_end
+from specdec_tui.tui.strip_marks import restyled, with_offsets
 from specdec_tui.tui.view_search import ViewSearch
 
 _MATCH, _CURRENT = "find--match", "find--current"
@@ -214,12 +214,12 @@ class LineView(ScrollView, can_focus=False):
         if selection is not None:
             strip = self._with_selection(strip, line, selection)
         # Selecting needs offsets in the strip. They triple its cost, so only lines under the mouse pay.
-        return _with_offsets(strip, line) if hovered else strip
+        return with_offsets(strip, line) if hovered else strip
 
     def _with_matches(self, strip: Strip, search: ViewSearch, line: int) -> Strip:
         for first, behind, current in search.found_on(line):
             style = self.get_component_rich_style(_CURRENT if current else _MATCH, partial=True)
-            strip = _restyled(strip, first, behind, style)
+            strip = restyled(strip, first, behind, style)
         return strip
 
     def _with_selection(self, strip: Strip, line: int, selection: Selection) -> Strip:
@@ -230,7 +230,7 @@ class LineView(ScrollView, can_focus=False):
         text = strip.text
         to_cell = strip.cell_length if end == -1 else cell_len(text[:end])
         style = self.screen.get_component_rich_style("screen--selection")
-        return _restyled(strip, cell_len(text[:start]), to_cell, style)
+        return restyled(strip, cell_len(text[:start]), to_cell, style)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected part of the shown lines."""
@@ -245,34 +245,3 @@ class LineView(ScrollView, can_focus=False):
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
-
-
-def _restyled(strip: Strip, first: int, behind: int, style: Style) -> Strip:
-    """The cells from `first` up to `behind` in `style`, which wins over their own."""
-    behind = min(behind, strip.cell_length)
-    if not 0 <= first < behind:
-        return strip
-    before, middle, after = strip.divide([first, behind, strip.cell_length])
-    marked = [Segment(text, style if own is None else own + style) for text, own, _ in middle]
-    return Strip([*before, *marked, *after], strip.cell_length)
-
-
-def _with_offsets(strip: Strip, line: int) -> Strip:
-    """The strip with the offset that Textual's selecting looks for under the mouse.
-
-    Textual counts the cells of single characters, which is wrong where several share theirs: such
-    text is cut into pieces that each say where they stand.
-    """
-    if strip.text.isascii():
-        return strip.apply_offsets(0, line)
-    segments: list[Segment] = []
-    x = 0
-    for text, style, _ in strip:
-        at = 0
-        while at < len(text):
-            end = cluster_end(text, at)
-            offset = Style.from_meta({"offset": (x + at, line)})
-            segments.append(Segment(text[at:end], offset if style is None else style + offset))
-            at = end
-        x += len(text)
-    return Strip(segments, strip.cell_length)

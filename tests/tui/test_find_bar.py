@@ -201,3 +201,27 @@ async def test_ctrl_c_in_the_field_still_stops_the_run() -> None:
         await until(pilot, lambda: app.grid.panes["target"].plain_text)
         await pilot.press("escape", "f", "l", "ctrl+c")
         await until(pilot, lambda: not app.running)
+
+
+@pytest.mark.parametrize("no_colour", [False, True])
+async def test_marks_can_be_told_apart_with_and_without_colours(
+    no_colour: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if no_colour:
+        monkeypatch.setenv("NO_COLOR", "1")
+    view = TokenView()
+    async with HostApp(view, columns="-one", ansi_color=no_colour or None).run_test(size=(40, 8)):
+        match, current = (view.get_component_rich_style(n, partial=True) for n in ("find--match", "find--current"))
+        assert (match.reverse or False) == (current.reverse or False) == no_colour
+        assert current.bold and current.underline and not match.underline
+        assert no_colour or len({match.bgcolor, current.bgcolor, view.base_style.bgcolor}) == 3
+
+
+async def test_the_palette_opens_the_field_with_the_focus_in_it() -> None:
+    app = make_app(ScriptedEngine())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(pilot)
+        await pilot.press("ctrl+p", *"find", "enter")
+        await until(pilot, lambda: app.query(FindBar) and app.focused is app.query_one(FindBar).query_one(Input))
+        await pilot.press("x")
+        assert app.query_one(FindBar).query_one(Input).value == "x"
