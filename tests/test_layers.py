@@ -21,7 +21,7 @@ LAYERS = [
     {"traces", "benchmark"},
     {"decoding"},
     {"backends"},
-    {"settings", ""},
+    {"settings", "data_folder", ""},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 LIGHT = [

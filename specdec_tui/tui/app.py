@@ -25,7 +25,6 @@ from specdec_tui.tui.comparison import ComparisonTable
 from specdec_tui.tui.compositor import SparingScreen
 from specdec_tui.tui.config_store import save_settings
 from specdec_tui.tui.cursor_pane import CursorPane
-from specdec_tui.tui.engine_app import EngineApp
 from specdec_tui.tui.header import Header
 from specdec_tui.tui.help_screen import HelpScreen
 from specdec_tui.tui.inspector import Inspector
@@ -39,6 +38,7 @@ from specdec_tui.tui.paste import pastes_kept_whole
 from specdec_tui.tui.prompt_box import PromptBox
 from specdec_tui.tui.side_bar import SideBar
 from specdec_tui.tui.terminal import log_file, screen_to_ourselves
+from specdec_tui.tui.text_actions import TextActions
 from specdec_tui.tui.themes import THEMES, TOKEN_DEFAULTS
 
 SECOND_PRESS_SECONDS = 3.0
@@ -53,7 +53,7 @@ def _stylesheet() -> Path:
     return packaged if packaged.exists() else package.parent / "app.tcss"
 
 
-class SpecdecApp(EngineApp, inherit_bindings=False):
+class SpecdecApp(TextActions, inherit_bindings=False):
     """Compares strategies live. All work on models happens in an `EngineThread`."""
 
     CSS_PATH = _stylesheet()
@@ -77,7 +77,7 @@ class SpecdecApp(EngineApp, inherit_bindings=False):
         self.run_line = Static(id="run-line")
         self.grid = PaneGrid(self.settings.strategies)
         self.table = ComparisonTable()
-        self.prompt_box = PromptBox()
+        self.prompt_box = PromptBox(self.prompt_history)
         yield self.header
         yield self.run_line
         self.body = Horizontal(self.grid, id="body")

@@ -7,6 +7,8 @@ costs as much as its new lines. For that it goes without borders, padding, tint 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
@@ -17,6 +19,10 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
+from specdec_tui.tui.strip_marks import restyled, with_offsets
+from specdec_tui.tui.view_search import ViewSearch
+
+_MATCH, _CURRENT = "find--match", "find--current"
 _KEPT_STRIPS = 4096
 # A thumb that trails the tail needs no more than this; each of its moves paints a whole column.
 _THUMB_SECONDS = 0.25
@@ -25,10 +31,13 @@ _THUMB_SECONDS = 0.25
 class LineView(ScrollView, can_focus=False):
     """Subclasses give the number of lines and the segments of each, and wrap them to a width."""
 
+    COMPONENT_CLASSES: ClassVar[set[str]] = {_MATCH, _CURRENT}
+
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.following = True
         self.held = False  # something other than the tail is to stay in sight
+        self.search: ViewSearch | None = None
         self._strips: dict[int, Strip] = {}
         self._base: Style | None = None
         self._width = 0
@@ -43,6 +52,10 @@ class LineView(ScrollView, can_focus=False):
     def line_segments(self, line: int) -> list[Segment]:
         """What one line shows, in the colours of the current theme."""
         raise NotImplementedError
+
+    def line_text(self, line: int) -> str:
+        """What one line shows, without blanks at its end."""
+        return "".join(segment.text for segment in self.line_segments(line)).rstrip()
 
     def wrap_to(self, width: int) -> None:
         """Lay everything out again at a width in cells."""
@@ -71,6 +84,8 @@ class LineView(ScrollView, can_focus=False):
         for line in range(first, end):
             self._strips.pop(line, None)
         self._count = count
+        if self.search is not None:
+            self.search.update(first)
         if not self._width or not self.is_attached:
             return
         if count != self.virtual_size.height:
@@ -85,6 +100,27 @@ class LineView(ScrollView, can_focus=False):
         dirty, below = max(0, first - top), min(self.size.height, end - top)
         if dirty < below:
             self.refresh(Region(0, dirty, self.size.width, below - dirty))
+
+    def begin_search(self) -> ViewSearch:
+        """Search what is shown, and what will be, until `end_search`."""
+        self.search = ViewSearch(self)
+        return self.search
+
+    def end_search(self) -> None:
+        """Forget the search and stay where it led; at the end, follow the text again."""
+        self.search = None
+        self.following = self.scroll_offset.y >= self.max_scroll_y
+        self.refresh()
+
+    def show_match(self) -> None:
+        """Paint the matches anew; bring the current one into sight and stay there while the text grows."""
+        line = None if self.search is None else self.search.current_line
+        if line is not None:
+            top, height = self.scroll_offset.y, self.size.height
+            if not top <= line < top + height:
+                self.scroll_to(y=max(0, line - height // 3), animate=False)
+            self.following = False
+        self.refresh()
 
     def everything_changed(self) -> None:
         """Forget all that was drawn, and paint again."""
@@ -174,10 +210,18 @@ class LineView(ScrollView, can_focus=False):
         if strip is None or strip.cell_length != width:
             strip = Strip(self.line_segments(line)).crop_extend(0, width, self.base_style)
             self._strips[line] = strip
+        if self.search is not None:
+            strip = self._with_matches(strip, self.search, line)
         if selection is not None:
             strip = self._with_selection(strip, line, selection)
         # Selecting needs offsets in the strip. They triple its cost, so only lines under the mouse pay.
-        return strip.apply_offsets(0, line) if hovered else strip
+        return with_offsets(strip, line) if hovered else strip
+
+    def _with_matches(self, strip: Strip, search: ViewSearch, line: int) -> Strip:
+        for first, behind, current in search.found_on(line):
+            style = self.get_component_rich_style(_CURRENT if current else _MATCH, partial=True)
+            strip = restyled(strip, first, behind, style)
+        return strip
 
     def _with_selection(self, strip: Strip, line: int, selection: Selection) -> Strip:
         span = selection.get_span(line)
@@ -185,15 +229,20 @@ class LineView(ScrollView, can_focus=False):
             return strip
         start, end = span
         text = strip.text
-        from_cell = cell_len(text[:start])
         to_cell = strip.cell_length if end == -1 else cell_len(text[:end])
         style = self.screen.get_component_rich_style("screen--selection")
-        parts = strip.divide([from_cell, to_cell, strip.cell_length])
-        return Strip.join([part.apply_style(style) if i == 1 else part for i, part in enumerate(parts)])
+        return restyled(strip, cell_len(text[:start]), to_cell, style)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        lines = ("".join(s.text for s in self.line_segments(line)) for line in range(self.line_count))
-        return selection.extract("\n".join(lines)), "\n"
+        """The selected part of the shown lines."""
+        first = 0 if selection.start is None else selection.start.y
+        last = self.line_count - 1 if selection.end is None else min(selection.end.y, self.line_count - 1)
+        lines = [self.line_text(line) for line in range(first, last + 1)]
+        if lines and selection.end is not None and selection.end.y == last:
+            lines[-1] = lines[-1][: selection.end.x].rstrip()
+        if lines and selection.start is not None:
+            lines[0] = lines[0][selection.start.x :]
+        return "\n".join(lines), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()

@@ -33,6 +33,7 @@ from specdec_tui.tui.charts_view import ChartsView
 from specdec_tui.tui.commands import INSPECT, VIEWS, bindings
 from specdec_tui.tui.cursor_pane import CursorPane
 from specdec_tui.tui.cursor_view import CursorView
+from specdec_tui.tui.find_bar import FindBar
 from specdec_tui.tui.line_view import LineView
 from specdec_tui.tui.pane_text import BAD, PaneState, Part, figure_line, fit_groups, status_parts
 from specdec_tui.tui.rounds_view import RoundsView
@@ -76,6 +77,7 @@ class StrategyPane(CursorPane, can_focus=True):
         self._lossless: Lossless | None = None
         self._max_new_tokens = 0
         self._texts: list[str] = []
+        self._answer = ""
         self._last_token: Token | None = None
         self._notes: list[Content] = []
         self._due = False
@@ -116,6 +118,17 @@ class StrategyPane(CursorPane, can_focus=True):
         return "".join(self._texts)
 
     @property
+    def answer(self) -> str:
+        """The whole answer without special tokens; while it grows, the text so far."""
+        return self._answer or self.plain_text
+
+    @property
+    def shown_view(self) -> LineView:
+        """The view of lines that is shown; the text behind the charts, which have none."""
+        shown = self._views[self.view]
+        return shown if isinstance(shown, LineView) else self._token_view
+
+    @property
     def lossless(self) -> Lossless | None:
         """The verdict on the run, once there is one."""
         return self._lossless
@@ -148,6 +161,7 @@ class StrategyPane(CursorPane, can_focus=True):
         self._lossless = None
         self._max_new_tokens = max_new_tokens
         self._texts = []
+        self._answer = ""
         self._last_token = None
         self._notes = []
         self._show_notes()
@@ -197,6 +211,7 @@ class StrategyPane(CursorPane, can_focus=True):
                 case RunEnded():
                     ended = True
                     pending = None
+                    self._answer = step.answer
                     if self._last_token is not None:
                         # What an unfinished character still owes belongs to the token that began it.
                         tokens += [self._last_token] * len(step.texts)
@@ -259,13 +274,23 @@ class StrategyPane(CursorPane, can_focus=True):
         self._rounds_view.sync()
         self._tree_view.sync()
         self.view_changed()
+        for bar in self.query(FindBar):
+            bar.look_in(self.shown_view)
         self._repaint_lines()
+
+    def find(self) -> None:
+        """Open the line that finds text in the shown view, or go back to it."""
+        for bar in self.query(FindBar):
+            bar.action_again()
+            return
+        if self.view == "charts":
+            self.view = "text"
+        self.mount(FindBar(self.shown_view), before=self._status_line)
 
     def action_scroll_view(self, how: str) -> None:
         """Scroll the shown view by one of its own actions: `scroll_up`, `page_down`, `scroll_end`…"""
-        view = self._views[self.view]
-        if isinstance(view, LineView):  # charts fit themselves to the room
-            getattr(view, f"action_{how}")()
+        if self.view != "charts":  # they fit themselves to the room
+            getattr(self.shown_view, f"action_{how}")()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(self.size.height < _SHORT, "-short")

@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from specdec_tui.tui.commands import PROMPT, bindings
+from specdec_tui.tui.prompt_history import PromptHistory
 from specdec_tui.tui.sanitize import editable
 
 
@@ -25,7 +26,10 @@ class PromptBox(TextArea):
             super().__init__()
             self.text = text
 
-    def __init__(self) -> None:
+    class EarlierWanted(Message):
+        """The list of earlier prompts was asked for."""
+
+    def __init__(self, history: PromptHistory | None = None) -> None:
         super().__init__(
             placeholder="Ask something; enter runs it with every strategy",
             compact=False,
@@ -34,24 +38,32 @@ class PromptBox(TextArea):
             highlight_cursor_line=False,
             id="prompt",
         )
-        self._history: list[str] = []
+        self.earlier_prompts = history or PromptHistory()
+        # What a walk goes through, as it was when the walk began: other apps may add to the history.
+        self._earlier: list[str] = []
         self._place = 0
         self._unsent = ""
 
     def accept(self, text: str) -> None:
         """A submitted text is on its way: remember it and keep what was typed behind it since."""
         self.remember(text)
+        self._earlier, self._place = [], 0
         self.show(self.text.removeprefix(text))
 
     def remember(self, text: str) -> None:
-        """Make `text` the newest entry of the history."""
-        if text and (not self._history or self._history[-1] != text):
-            self._history.append(text)
-        self._place = len(self._history)
+        """Make `text` the newest entry of the history; a walk through it goes on undisturbed."""
+        self.earlier_prompts.remember(text)
 
     def give_back(self, text: str) -> None:
         """Return a prompt that could not run, in front of what was typed since."""
         self.show(text if not self.text.strip() else f"{text}\n{self.text}")
+
+    def take_up(self, text: str) -> None:
+        """Put an earlier prompt into the box; `down` at its end brings back what was there."""
+        self._begin_walk()
+        if text in self._earlier:
+            self._place = self._earlier.index(text)
+        self.show(text)
 
     def show(self, text: str) -> None:
         self.text = editable(text)
@@ -64,7 +76,12 @@ class PromptBox(TextArea):
     async def _on_key(self, event: Key) -> None:
         # Here and not in a binding: a binding acts outside the order of the keys, and a fast
         # "go" + enter would submit a text that lacks its end.
-        actions = {"enter": self.action_submit, "ctrl+j": self.action_newline, "escape": self.action_leave_prompt}
+        actions = {
+            "enter": self.action_submit,
+            "ctrl+j": self.action_newline,
+            "ctrl+r": self.action_earlier_prompts,
+            "escape": self.action_leave_prompt,
+        }
         if (action := actions.get(event.key)) is None:
             await super()._on_key(event)
         else:
@@ -78,29 +95,44 @@ class PromptBox(TextArea):
     def action_newline(self) -> None:
         self.insert("\n")
 
+    def action_earlier_prompts(self) -> None:
+        self.post_message(self.EarlierWanted())
+
     def action_leave_prompt(self) -> None:
         self.screen.set_focus(None)
 
     def action_cursor_up(self, select: bool = False) -> None:
-        if not select and self._on_edge(first=True) and self._place > 0:
-            self._walk(-1)
-        else:
-            super().action_cursor_up(select)
+        if not select and self._on_edge(first=True) and self._walk(-1):
+            return
+        super().action_cursor_up(select)
 
     def action_cursor_down(self, select: bool = False) -> None:
-        if not select and self._on_edge(first=False) and self._place < len(self._history):
-            self._walk(1)
-        else:
-            super().action_cursor_down(select)
+        if not select and self._on_edge(first=False) and self._walk(1):
+            return
+        super().action_cursor_down(select)
 
     def _on_edge(self, first: bool) -> bool:
         """Whether the cursor is on the first (last) line as wrapped on the screen."""
         row = self.wrapped_document.location_to_offset(self.cursor_location).y
         return row == 0 if first else row >= self.wrapped_document.height - 1
 
-    def _walk(self, step: int) -> None:
-        if self._place == len(self._history):
-            self._unsent = self.text
+    def _walk(self, step: int) -> bool:
+        """Show the next older (-1) or newer (1) prompt; False when there is none."""
+        if self._place == len(self._earlier):
+            if step > 0:
+                return False
+            self._begin_walk()
+        if not 0 <= self._place + step <= len(self._earlier):
+            return False
+        if self._place < len(self._earlier):
+            self._earlier[self._place] = self.text  # an edit is kept for as long as the walk
         self._place += step
-        at_end = self._place == len(self._history)
-        self.show(self._unsent if at_end else self._history[self._place])
+        at_end = self._place == len(self._earlier)
+        self.show(self._unsent if at_end else self._earlier[self._place])
+        return True
+
+    def _begin_walk(self) -> None:
+        if self._place == len(self._earlier):
+            self._unsent = self.text
+            self._earlier = self.earlier_prompts.entries
+            self._place = len(self._earlier)

@@ -35,6 +35,17 @@ def visible(text: str) -> str:
     return text if text.isprintable() else text.translate(_SYMBOLS)
 
 
+def copyable(text: str) -> str:
+    """`text` for the clipboard: as it is, but for what would make a terminal obey where it is pasted.
+
+    Line ends of every kind, tabs and bidirectional controls stay; other controls and lone surrogates
+    are symbols, as they are shown.
+    """
+    if text.isprintable():
+        return text
+    return "".join(visible(c) if c not in "\r\n\t" and category(c) in ("Cc", "Cs") else c for c in text)
+
+
 def editable(text: str) -> str:
     """`text` for a box that shows and counts characters as they are: lines end in newlines, controls are symbols.
 

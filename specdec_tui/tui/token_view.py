@@ -13,9 +13,10 @@ from textual.selection import Selection
 from specdec_tui.decoding.records import Status, Token
 from specdec_tui.tui.cursor_view import CursorView
 from specdec_tui.tui.run_log import Place, RunLog
-from specdec_tui.tui.sanitize import visible
+from specdec_tui.tui.sanitize import copyable, visible
 from specdec_tui.tui.text_layout import TAB, TextLayout, cluster_end, expand_tabs
 from specdec_tui.tui.token_style import TOKEN_CLASSES, token_styles
+from specdec_tui.tui.view_search import ViewSearch
 
 
 class TokenView(CursorView):
@@ -28,6 +29,7 @@ class TokenView(CursorView):
         super().__init__(log, id=id, classes=classes)
         self.layout_text = TextLayout()
         self._tokens: list[Token] = []
+        self._texts: list[str] = []
         self._emitted = 0
         self._styles: dict[Status, Style] | None = None
 
@@ -38,6 +40,7 @@ class TokenView(CursorView):
     def clear(self) -> None:
         self.layout_text = TextLayout(self._width or 80)
         self._tokens = []
+        self._texts = []
         self._emitted = 0
         super().clear()
 
@@ -50,11 +53,14 @@ class TokenView(CursorView):
     ) -> None:
         """Append emitted tokens with their texts; `pending` drafts take the place of earlier ones."""
         del self._tokens[self._emitted :]
+        del self._texts[self._emitted :]
         changed = self.layout_text.append([visible(text) for text in texts])
         self._tokens.extend(tokens)
+        self._texts.extend(texts)
         self._emitted = len(self._tokens)
         if pending:
             self._tokens.extend(pending)
+            self._texts.extend(pending_texts)
             changed = min(changed, self.layout_text.set_tail([visible(text) for text in pending_texts]))
         self.lines_changed(changed)
 
@@ -148,9 +154,40 @@ class TokenView(CursorView):
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected text as it was generated: without the line breaks of the wrapping."""
         layout = self.layout_text
+        generated = "".join(self._texts)  # what is shown has as many characters
         start = 0 if selection.start is None else layout.offset_of(selection.start.y, selection.start.x)
         end = None if selection.end is None else layout.offset_of(selection.end.y, selection.end.x)
-        return layout.text[start:end], "\n"
+        return copyable(generated[start:end]), "\n"
+
+    def begin_search(self) -> ViewSearch:
+        self.search = _TextSearch(self)
+        return self.search
+
+    def emitted_texts(self, first: int) -> list[str]:
+        """What the emitted tokens from the `first` on are shown as."""
+        return [visible(text) for text in self._texts[first : self._emitted]]
+
+
+class _TextSearch(ViewSearch):
+    """Searches the emitted text itself: a match may go on in the next line of the wrapping."""
+
+    def __init__(self, view: TokenView) -> None:
+        self._view = view
+        super().__init__(view)
+
+    def update(self, first: int) -> None:
+        new = self._view.emitted_texts(self.matches.part_count)
+        if not self._view.line_count:
+            self.matches.cut(0)
+        self.matches.extend(new)
+        self._hold_current()
+
+    def line(self, line: int) -> tuple[str, int]:
+        layout = self._view.layout_text
+        return layout.lines[line], layout.offset_of(line, 0)
+
+    def line_of(self, offset: int) -> int:
+        return self._view.layout_text.line_of(offset)
 
 
 def _cluster_boundary(text: str, offset: int) -> int:

@@ -26,6 +26,7 @@ def test_the_keys_of_the_contract_are_bound() -> None:
     bound = {key for binding in bindings(APP, ANYWHERE, PROMPT) for key in binding.key.split(",")}
     assert {str(number) for number in range(1, len(STRATEGIES) + 1)} <= bound
     assert {"v", "i", "t", "plus", "minus", "r", "m", "s", "z", "n", "slash", "escape", "enter"} <= bound
+    assert {"f", "ctrl+f", "y", "ctrl+r"} <= bound
     assert {"ctrl+j", "ctrl+p", "ctrl+c", "ctrl+q", "f1"} <= bound
     assert not {"R", "e"} & bound
 
