@@ -163,7 +163,8 @@ def main() -> int:
         return child(mode, int(go), int(done), options)
 
     folder = Path(tempfile.mkdtemp())
-    environment = os.environ | {"SPECDEC_TUI_CONFIG": str(folder / "config.toml"), "TERM": "xterm-256color"}
+    own = {"SPECDEC_TUI_CONFIG": str(folder / "config.toml"), "SPECDEC_TUI_DATA_DIR": str(folder / "data")}
+    environment = os.environ | own | {"TERM": "xterm-256color"}
     alone, app = Side("alone"), Side("app")
 
     def command(side: Side) -> list[str]:

@@ -179,6 +179,7 @@ def measure(tokens: int) -> int:
         report = Path(folder) / "panes.json"
         environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
         environment |= {"TERM": "xterm-256color", "SPECDEC_TUI_CONFIG": str(Path(folder) / "config.toml")}
+        environment["SPECDEC_TUI_DATA_DIR"] = str(Path(folder) / "data")
         command = [sys.executable, __file__, "--child", str(report), "--tokens", str(tokens)]
         began = time.perf_counter()
         screen = Screen(command, environment, 120, 40)

@@ -1,4 +1,4 @@
-"""The command line: run (default), bench, models, doctor.
+"""The command line: run (default), bench, replay, models, doctor.
 
 Nothing heavy is imported until a command needs it: `--help` answers without torch and Textual.
 """
@@ -14,9 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from specdec_tui import __version__
-from specdec_tui.settings import SWITCH, ModelChoice, SettingError, Settings, flag_of, format_value, resolve
+from specdec_tui.settings import (
+    SWITCH,
+    ModelChoice,
+    SettingError,
+    Settings,
+    flag_of,
+    format_value,
+    parse_speed,
+    resolve,
+)
 
-COMMANDS = ("run", "bench", "models", "doctor")
+COMMANDS = ("run", "bench", "replay", "models", "doctor")
 USAGE_ERROR = 2
 
 
@@ -84,6 +93,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_settings(bench)
     bench.set_defaults(command_function=_bench)
 
+    replay = commands.add_parser(
+        "replay", help="open a trace of a run", description="Open a trace in the app; no model is needed for it."
+    )
+    replay.add_argument("file", metavar="FILE", help="a trace: JSON lines, as the app keeps them")
+    replay.add_argument("--race", metavar="SPEED", help="race its strategies at once: 1 is true time, 0.1 slower")
+    _add_settings(replay, only=("theme",))
+    replay.set_defaults(command_function=_replay)
+
     models = commands.add_parser(
         "models",
         help="presets, cached models and what fits",
@@ -137,16 +154,39 @@ def _whole_number(name: str, text: str, low: int) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     settings, choice = _resolved(options)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print(
-            "specdec-tui: the app needs a terminal; use 'specdec-tui bench' to measure without one",
-            file=sys.stderr,
-        )
+    if not _on_a_terminal():
         return USAGE_ERROR
     from specdec_tui.session import LocalEngine
     from specdec_tui.tui.app import run_app
 
     return run_app(LocalEngine(), settings, choice, options.prompt)
+
+
+def _on_a_terminal() -> bool:
+    """Whether the app can be opened; said where it cannot."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        return True
+    print("specdec-tui: the app needs a terminal; use 'specdec-tui bench' to measure without one", file=sys.stderr)
+    return False
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from specdec_tui.traces.files import read_trace
+    from specdec_tui.traces.format import TraceError
+
+    settings, choice = _resolved(options)
+    speed = None if options.race is None else parse_speed(options.race)
+    try:
+        trace = read_trace(Path(options.file).expanduser())
+    except TraceError as error:
+        print(f"specdec-tui: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    if not _on_a_terminal():
+        return USAGE_ERROR
+    from specdec_tui.session import LocalEngine
+    from specdec_tui.tui.app import Replay, run_app
+
+    return run_app(LocalEngine(), settings, choice, replay=Replay(trace, speed))
 
 
 def _bench(options: argparse.Namespace) -> int:

@@ -138,6 +138,7 @@ class Settings:
     chat: bool = _setting(True, SWITCH, "apply the chat template and keep the conversation")
     ignore_eos: bool = _setting(False, SWITCH, "go on behind end tokens, for equal lengths")
     insight: bool = _setting(False, SWITCH, "record entropies and alternatives, with the clock paused")
+    record: bool = _setting(True, SWITCH, "keep runs as traces, and prompts, in the user's data folder")
     theme: str = _setting("specdec-dark", _choice(*THEMES), "colours of the app")
 
 
@@ -205,6 +206,17 @@ def parse_processor(text: str) -> dict[str, Any]:
         arguments = " ".join(map(flag_of, takes)) or "no argument"
         raise SettingError(f"processor: '{text}' has too many arguments: {name} takes {arguments}")
     return {"processor": name} | {key: parse_value(key, word) for key, word in zip(takes, words[1:], strict=False)}
+
+
+def parse_speed(text: str) -> float:
+    """The speed of a race, 1 is true time. SettingError with one clear line."""
+    try:
+        value = float(text)
+        if not 0.01 <= value <= 100:
+            raise ValueError
+    except ValueError:
+        raise SettingError(f"race: {_quoted(text)} is not valid: give a speed from 0.01 to 100") from None
+    return value
 
 
 def format_value(value: Any) -> str:

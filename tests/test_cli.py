@@ -15,6 +15,7 @@ from specdec_tui.settings import FIELDS, flag_of
 @pytest.fixture(autouse=True)
 def _own_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPECDEC_TUI_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("SPECDEC_TUI_DATA_DIR", str(tmp_path / "data"))
 
 
 def status_of(*words: str) -> int:
@@ -43,7 +44,7 @@ def status_of(*words: str) -> int:
         (["--no-such-flag"], "unrecognized arguments: --no-such-flag"),
         (["--gam", "3"], "unrecognized arguments: --gam 3"),
         (["--gamma"], "expected one argument"),
-        (["benhc"], "unknown command 'benhc': allowed are run, bench, models, doctor"),
+        (["benhc"], "unknown command 'benhc': allowed are run, bench, replay, models, doctor"),
         (["bench", "stray"], "unrecognized arguments: stray"),
     ],
 )

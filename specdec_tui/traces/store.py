@@ -11,9 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
-from specdec_tui.settings import ENVIRONMENT_PREFIX
+from specdec_tui.data_folder import data_folder
 from specdec_tui.traces.files import read_header, write_trace
 from specdec_tui.traces.format import Trace, TraceError, TraceHeader
 
@@ -34,9 +32,8 @@ class Entry:
 
 
 def default_folder() -> Path:
-    """Where traces are kept: in the user's data folder; `SPECDEC_TUI_DATA_DIR` names another."""
-    named = os.environ.get(ENVIRONMENT_PREFIX + "DATA_DIR")
-    return (Path(named) if named else platformdirs.user_data_path("specdec-tui")) / "traces"
+    """Where traces are kept, in the user's data folder."""
+    return data_folder() / "traces"
 
 
 class TraceStore:

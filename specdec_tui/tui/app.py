@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
@@ -19,8 +19,9 @@ from textual.widgets import Footer, Static
 import specdec_tui
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, SettingError, Settings, config_file, parse_value
+from specdec_tui.traces.format import Trace
 from specdec_tui.tui.collector import full_collections_on_request
-from specdec_tui.tui.commands import ANYWHERE, APP, bindings
+from specdec_tui.tui.commands import ANYWHERE, APP, VIEWS, bindings
 from specdec_tui.tui.comparison import ComparisonTable
 from specdec_tui.tui.compositor import SparingScreen
 from specdec_tui.tui.config_store import save_settings
@@ -35,14 +36,24 @@ from specdec_tui.tui.palette_rows import Act, Change, Row, rows_for
 from specdec_tui.tui.pane import StrategyPane
 from specdec_tui.tui.pane_grid import NARROW, WIDE, PaneGrid
 from specdec_tui.tui.paste import pastes_kept_whole
+from specdec_tui.tui.playback import PlaybackApp
 from specdec_tui.tui.prompt_box import PromptBox
 from specdec_tui.tui.side_bar import SideBar
 from specdec_tui.tui.terminal import log_file, screen_to_ourselves
-from specdec_tui.tui.text_actions import TextActions
 from specdec_tui.tui.themes import THEMES, TOKEN_DEFAULTS
 
 SECOND_PRESS_SECONDS = 3.0
 BESIDE = 120  # columns from which the inspector stands beside the panes
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A trace to open with, and the speed of a race of it (None: shown at once)."""
+
+    trace: Trace
+    speed: float | None = None
+
+
 SETTINGS = frozenset(field.name for field in fields(Settings))
 
 
@@ -53,7 +64,7 @@ def _stylesheet() -> Path:
     return packaged if packaged.exists() else package.parent / "app.tcss"
 
 
-class SpecdecApp(TextActions, inherit_bindings=False):
+class SpecdecApp(PlaybackApp, inherit_bindings=False):
     """Compares strategies live. All work on models happens in an `EngineThread`."""
 
     CSS_PATH = _stylesheet()
@@ -61,9 +72,12 @@ class SpecdecApp(TextActions, inherit_bindings=False):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-medium"), (BESIDE, "-broad"), (WIDE, "-wide")]
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, ANYWHERE)]
 
-    def __init__(self, engine: Engine, settings: Settings, choice: ModelChoice, prompt: str = "") -> None:
+    def __init__(
+        self, engine: Engine, settings: Settings, choice: ModelChoice, prompt: str = "", replay: Replay | None = None
+    ) -> None:
         # Textual's own NO_COLOR filter leaves states told apart by grey levels only.
         super().__init__(engine, settings, choice, prompt, ansi_color=True if os.environ.get("NO_COLOR") else None)
+        self._replay = replay
         self.side_bar: SideBar | None = None
         self.inspector: Inspector | None = None
         self._left_for_side_bar: Widget | None = None
@@ -93,9 +107,17 @@ class SpecdecApp(TextActions, inherit_bindings=False):
         self.theme = self.settings.theme
         self.table.display = False
         self.prompt_box.focus()
-        self.load(self.choice)
+        if self._replay is None:
+            self.load(self.choice)
+        else:
+            self.call_after_refresh(self._show_replay, self._replay)
         # Behind the first painting: importing the model libraries holds the interpreter for a while.
         self.call_after_refresh(self.engine.start)
+
+    def _show_replay(self, replay: Replay) -> None:
+        self.show(replay.trace)
+        if replay.speed is not None:
+            self.action_race(f"{replay.speed:g}")
 
     # Settings
 
@@ -117,6 +139,7 @@ class SpecdecApp(TextActions, inherit_bindings=False):
             self.side_bar.show(self.settings)
         if "theme" in changed:
             self.theme = self.settings.theme
+        self.prompt_history.keep = self.settings.record
         if "strategies" in changed and not self.running:
             self.grid.show_only(self.settings.strategies)
         elif self.running:
@@ -163,14 +186,20 @@ class SpecdecApp(TextActions, inherit_bindings=False):
             self.say("Nothing has run yet: type a prompt first")
         elif self.waiting:
             self.say("One prompt is waiting already")
-        else:
+        elif not self.lacks_models():
             self.run_or_wait(self.last_prompt, again=True)
 
-    def action_cycle_view(self) -> None:
-        """The focused pane alone, or all of them when none has the focus."""
+    def action_cycle_view(self, view: str = "") -> None:
+        """The next view or a named one; in the focused pane alone, or in all when none has the focus."""
+        if view and view not in VIEWS:
+            self.say(f"view: '{view}' is not valid: give one of {', '.join(VIEWS)}", "error")
+            return
         focused = [pane for pane in self.grid.shown if pane.has_focus_within]
         for pane in focused or self.grid.shown:
-            pane.cycle_view()
+            if view:
+                pane.view = view
+            else:
+                pane.cycle_view()
 
     def action_inspect(self) -> None:
         pane = self.grid.current
@@ -292,16 +321,19 @@ class SpecdecApp(TextActions, inherit_bindings=False):
         return TOKEN_DEFAULTS
 
 
-def run_app(engine: Engine, settings: Settings, choice: ModelChoice, prompt: str = "") -> int:
-    """Open the app and stay until it is left; returns the exit status.
+def run_app(
+    engine: Engine, settings: Settings, choice: ModelChoice, prompt: str = "", replay: Replay | None = None
+) -> int:
+    """Open the app, on a pair or on a trace, and stay until it is left; returns the exit status.
 
     A load cannot be interrupted inside a library, so when one is still at work the process ends
     here, with the terminal restored and the output flushed, instead of waiting for it.
     """
-    app = SpecdecApp(engine, settings, choice, prompt)
+    app = SpecdecApp(engine, settings, choice, prompt, replay)
     with screen_to_ourselves(log_file()), full_collections_on_request(), pastes_kept_whole():
         app.run()
     status = app.return_code or 0
+    app.keep_unfinished()
     app.engine.close()
     if not app.engine.join(timeout=1.0):
         sys.stdout.flush()

@@ -15,6 +15,9 @@ from specdec_tui.settings import STRATEGIES
 VIEWS = ("text", "rounds", "tree", "charts")
 """What a pane can show."""
 
+EXPORTS = ("json", "csv", "svg", "html")
+"""What a run can be written as."""
+
 APP = "app"
 """Scope of keys that count when no text box has the focus."""
 ANYWHERE = "anywhere"
@@ -31,7 +34,8 @@ class Command:
     """`name` is typed in the palette, `action` is an action of the app.
 
     `keys` are Textual's key names, comma separated. `footer` is the label at the bottom of the
-    screen (none: not shown); neighbours with the same `group` share that as their label.
+    screen (none: not shown); neighbours with the same `group` share that as their label. In the
+    palette an `argument` may follow the name (`values` are suggestions); the action then gets it as text.
     """
 
     name: str
@@ -42,10 +46,16 @@ class Command:
     footer: str = ""
     group: str = ""
     in_palette: bool = True
+    argument: str = ""
+    values: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
         return self.name.replace(" ", "-")
+
+    def action_with(self, argument: str) -> str:
+        """The action for an argument as typed."""
+        return f"{self.action.partition('(')[0]}({argument!r})"
 
 
 def _toggles() -> tuple[Command, ...]:
@@ -99,13 +109,43 @@ COMMANDS: tuple[Command, ...] = (
     Command("prompt", "go to the prompt box", "focus_prompt", "slash", footer="Prompt"),
     *_toggles(),
     Command("run again", "run the last prompt again", "run_again", "r", footer="Again"),
-    Command("view", f"next view: {', '.join(VIEWS)}", "cycle_view", "v", footer="View"),
+    Command(
+        "view",
+        f"next view: {', '.join(VIEWS)}",
+        "cycle_view",
+        "v",
+        footer="View",
+        argument="one of " + ", ".join(VIEWS),
+        values=VIEWS,
+    ),
     Command("inspect", "look into one token: chances, draw, alternatives", "inspect", "i", footer="Inspect"),
     Command("find", "find text in the current pane", "find", "f,ctrl+f"),
     Command("copy", "copy the current pane's answer, or what is selected in it", "copy", "y"),
     Command("table", "show or hide the comparison table", "toggle_table", "t", footer="Table"),
     Command("more drafts", "one more draft token per round", "change_gamma(1)", "plus,equals_sign", group="γ"),
     Command("fewer drafts", "one draft token less per round", "change_gamma(-1)", "minus", group="γ"),
+    Command(
+        "race",
+        "play the finished panes together in true time, and end it",
+        "race",
+        "R",
+        footer="Race",
+        argument="a speed: 1 is true time, 0.1 ten times slower",
+        values=("1", "0.1", "0.25", "0.5", "2", "4"),
+    ),
+    Command("slower race", "half the speed of the race", "race_speed(-1)", "comma", group="Race"),
+    Command("faster race", "twice the speed of the race", "race_speed(1)", "full_stop", group="Race"),
+    Command("history", "runs that were kept: open, race, compare, export, delete", "history", "h", footer="History"),
+    Command("open trace", "open a trace file", "open_trace", argument="a file", in_palette=True),
+    Command(
+        "export",
+        "write what the panes show to a file",
+        "export",
+        "e",
+        footer="Export",
+        argument="json, csv, svg or html, and a file",
+        values=EXPORTS,
+    ),
     Command("models", "choose and load a pair of models", "models", "m", footer="Models"),
     Command("settings", "show or hide the side bar", "toggle_side_bar", "s", footer="Settings"),
     Command("maximise", "one pane on the whole screen, and back", "toggle_maximise", "z", footer="Max"),
@@ -127,6 +167,8 @@ _KEY_NAMES = {
     "escape": "esc",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
+    "comma": ",",
+    "full_stop": ".",
 }
 
 

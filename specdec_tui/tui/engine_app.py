@@ -59,6 +59,8 @@ class EngineApp(KeysInOrder):
         self._said = ("", 0.0)
         self._chat = False
         self._turns = 0
+        self._events: list[Event] = []
+        self._run_settings = settings
 
     def on_unmount(self) -> None:
         self.engine.close()
@@ -117,11 +119,16 @@ class EngineApp(KeysInOrder):
             self.say("Type a prompt first; r runs the last one again")
         elif self._state in ("loading", "running") and self.waiting:
             self.say("One prompt is waiting already; this one stays in the box")
-        elif self._state == "failed":
-            self.say("No models are loaded: choose a pair (escape, then m)", "warning")
-        else:
+        elif not self.lacks_models():
             self.prompt_box.accept(text)
             self.run_or_wait(text)
+
+    def lacks_models(self) -> bool:
+        """Whether nothing can run, now or soon; said if so."""
+        lacking = self._pair is None and not self._loads
+        if lacking:
+            self.say("No models are loaded: choose a pair (escape, then m)", "warning")
+        return lacking
 
     def run_or_wait(self, prompt: str, *, again: bool = False) -> None:
         """Run a prompt now, or as soon as the engine is free; `again` replaces the last turn of the chat."""
@@ -135,10 +142,14 @@ class EngineApp(KeysInOrder):
     def _begin(self, prompt: str) -> None:
         self.last_prompt = prompt
         self.prompt_box.remember(prompt)
-        self.grid.begin(self.settings)
+        self._events, self._run_settings = [], self.settings
+        self.grid.begin(self.settings.strategies, self.settings.max_new_tokens)
         self.table.display = False
         self._chat = self.settings.chat
         self._run = self.engine.run(prompt, self.settings, again=self._again)
+
+    def keep_run(self) -> None:
+        """The run that was at work is over; its events are `self._events`."""
 
     def _return_waiting(self) -> None:
         if self.waiting:
@@ -147,10 +158,11 @@ class EngineApp(KeysInOrder):
 
     def _run_ended(self, error: str) -> None:
         self._run = None
-        self.prepare()
         if error:
-            self.grid.abandon(error)
+            self._events += self.grid.abandon(error)
             self.say(f"The run failed: {error}", "error", timeout=20)
+        self.keep_run()
+        self.prepare()
         self.grid.show_only(self.settings.strategies)
         self.call_after_refresh(collect_everything)
 
@@ -192,7 +204,10 @@ class EngineApp(KeysInOrder):
         return min(max(spent / PAINTING_SHARE, SHORTEST_PAUSE), LONGEST_PAUSE)
 
     def _deliver(self, batch: list[Event]) -> None:
-        if batch and (finished := self.grid.deliver(batch)) is not None:
+        if not batch:
+            return
+        self._events += batch
+        if (finished := self.grid.deliver(batch)) is not None:
             self._finished(finished)
 
     def _job_ended(self, job: int, error: str) -> None:
@@ -216,12 +231,14 @@ class EngineApp(KeysInOrder):
             self._begin(prompt)
         self.header.state = self._state
         self.prompt_box.cursor_blink = self._run is None  # each blink is a painting
-        if self.waiting:
-            self.run_line.update(Content.assemble(("waiting  ", "$text-warning"), one_row(self.waiting)))
-        else:
-            self.run_line.update(Content.assemble(("› ", "bold $text-primary"), one_row(self.last_prompt)))
+        self.run_line.update(self._run_line())
         self.run_line.display = bool(self.waiting or self.last_prompt)
         self.prompt_box.border_subtitle = summary(self.settings, self._turns)
+
+    def _run_line(self) -> Content:
+        if self.waiting:
+            return Content.assemble(("waiting  ", "$text-warning"), one_row(self.waiting))
+        return Content.assemble(("› ", "bold $text-primary"), one_row(self.last_prompt))
 
     @property
     def _state(self) -> State:

@@ -94,6 +94,14 @@ class EngineThread:
         """Queue forgetting the conversation."""
         return self._put(lambda _job: self._engine.new_chat())
 
+    def call(self, work: Callable[[], object]) -> int:
+        """Queue something else that must not happen while a run is timed."""
+
+        def do(_job: _Job) -> None:
+            work()
+
+        return self._put(do)
+
     def cancel(self) -> None:
         """Ask every run put so far to end: the one at work does so between two rounds, a queued one at its start."""
         with self._lock:

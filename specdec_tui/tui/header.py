@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
 
 from textual.app import RenderResult
@@ -76,6 +77,14 @@ def _each(values: object) -> str:
 def size(count: int) -> str:
     """Bytes for people, in powers of ten."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def local_time(moment: str) -> str:
+    """An ISO 8601 time as `2026-11-28 13:05` where the user is; as it stands where it is none."""
+    try:
+        return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return one_row(moment)[:16]
 
 
 def one_row(text: str) -> str:

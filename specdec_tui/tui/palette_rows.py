@@ -90,7 +90,7 @@ def rows_for(query: str, settings: Settings, choice: ModelChoice) -> list[Row]:
         name = name_of(head)
     except SettingError:
         name = ""
-    found: list[Row] = []
+    found: list[Row] = list(_argument_rows(query))
     if name in FIELDS and rest:
         found.append(_parsed(name, head, " ".join(rest), settings, choice))
     elif name in FIELDS and wants_values:
@@ -140,6 +140,23 @@ def _command_rows(words: tuple[str, ...] | list[str]) -> Iterator[Row]:
         if command.in_palette and _fits(words, command.name):
             keys = key_names(command)
             yield Row(command.name, command.help + (f" · {keys[0]}" if keys else ""), Act(command.action))
+
+
+def _argument_rows(query: str) -> Iterator[Row]:
+    """A command that takes an argument, with the one typed behind its name, or with what could be."""
+    for command in COMMANDS:
+        typed = query.lstrip()
+        if not command.argument or not typed.lower().startswith(command.name + " "):
+            continue
+        argument = typed[len(command.name) :].strip()
+        if argument and argument not in command.values:
+            yield Row(f"{command.name} {argument}", command.help, Act(command.action_with(argument)))
+        for value in command.values:
+            if value.startswith(argument):
+                yield Row(f"{command.name} {value}", command.help, Act(command.action_with(value)))
+        if not argument:
+            asked = f"{command.name}: give {command.argument}"
+            yield Row(f"{command.name} …", f"type {command.argument}", Refuse(asked))
 
 
 def _setting_rows(words: tuple[str, ...] | list[str], settings: Settings, choice: ModelChoice) -> Iterator[Row]:

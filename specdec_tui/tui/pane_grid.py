@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import Checked, EndReason, Event, Finished, Lossless, RunEnded, RunStarted, Step
-from specdec_tui.settings import STRATEGIES, Settings
+from specdec_tui.settings import STRATEGIES
 from specdec_tui.tui.pane import StrategyPane
 
 NARROW, WIDE = 100, 181
@@ -66,12 +66,12 @@ class PaneGrid(VerticalScroll, can_focus=False):
         if self.is_mounted:
             self._arrange()
 
-    def begin(self, settings: Settings) -> None:
-        """Clear the panes that take part in a new run."""
-        self._took_part, self._checked, self._active = settings.strategies, {}, ""
-        self.show_only(settings.strategies)
-        for name in settings.strategies:
-            self.panes[name].begin(settings.max_new_tokens)
+    def begin(self, strategies: Iterable[str], max_new_tokens: int) -> None:
+        """Clear the panes that take part in a run, and show them alone."""
+        self._took_part, self._checked, self._active = tuple(strategies), {}, ""
+        self.show_only(self._took_part)
+        for name in self._took_part:
+            self.panes[name].begin(max_new_tokens)
             self.panes[name].set_baseline(None)
 
     def deliver(self, batch: Sequence[Event]) -> Finished | None:
@@ -102,11 +102,13 @@ class PaneGrid(VerticalScroll, can_focus=False):
         if not any(pane.has_focus_within for pane in self.shown):
             self.call_after_refresh(self.scroll_home, animate=False)
 
-    def abandon(self, error: str) -> None:
-        """The engine failed outside any strategy: end the panes that were still at work."""
-        for name in self._took_part:
-            if self.panes[name].figures.end is None:
-                self.panes[name].feed([Step(name, RunEnded(EndReason.ERROR, error))])
+    def abandon(self, error: str) -> list[Step]:
+        """The engine failed outside any strategy: end the panes that were still at work, and say how."""
+        at_work = [name for name in self._took_part if self.panes[name].figures.end is None]
+        ends = [Step(name, RunEnded(EndReason.ERROR, error)) for name in at_work]
+        for end in ends:
+            self.panes[end.strategy].feed([end])
+        return ends
 
     def _set_baseline(self) -> None:
         baseline = self.panes["target"].figures if "target" in self._took_part else None

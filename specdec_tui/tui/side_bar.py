@@ -32,7 +32,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Drafting": ("gamma", "max_new_tokens", "rule", "schedule"),
     "Sampling": ("processor", "temperature", "top_k", "top_p", "seed"),
     "N-grams": ("ngram_storage", "ngram_order", "top_k_filler", "ngram_unknown", "reset_in_between"),
-    "Session": ("chat", "cache", "capture", "ignore_eos", "insight"),
+    "Session": ("chat", "cache", "capture", "ignore_eos", "insight", "record"),
     "Look": ("theme",),
 }
 

@@ -21,7 +21,9 @@ class TextActions(EngineApp):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.prompt_history = PromptHistory(
-            data_folder() / HISTORY_FILE, tell=lambda message: self.say(message, "warning", timeout=10)
+            data_folder() / HISTORY_FILE,
+            keep=self.settings.record,
+            tell=lambda message: self.say(message, "warning", timeout=10),
         )
 
     def action_copy(self) -> None:

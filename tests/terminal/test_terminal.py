@@ -28,6 +28,7 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
             "HOME": str(tmp_path),
             "XDG_STATE_HOME": str(tmp_path / "state"),
             "SPECDEC_TUI_CONFIG": str(tmp_path / "config.toml"),
+            "SPECDEC_TUI_DATA_DIR": str(tmp_path / "data"),
             "SPECDEC_TUI_MAX_NEW_TOKENS": "60",
         }
         socket = sockets / str(len(terminals))

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test reads or writes the user's own config file or data, and none inherits NO_COLOR."""
+    """No test reads or writes the user's own files, and none inherits NO_COLOR."""
     path = tmp_path / "config" / "config.toml"
     monkeypatch.setenv("SPECDEC_TUI_CONFIG", str(path))
     monkeypatch.setenv("SPECDEC_TUI_DATA_DIR", str(tmp_path / "data"))

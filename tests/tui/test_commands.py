@@ -28,7 +28,7 @@ def test_the_keys_of_the_contract_are_bound() -> None:
     assert {"v", "i", "t", "plus", "minus", "r", "m", "s", "z", "n", "slash", "escape", "enter"} <= bound
     assert {"f", "ctrl+f", "y", "ctrl+r"} <= bound
     assert {"ctrl+j", "ctrl+p", "ctrl+c", "ctrl+q", "f1"} <= bound
-    assert not {"R", "e"} & bound
+    assert {"R", "e", "h", "comma", "full_stop"} <= bound
 
 
 def test_every_binding_has_an_id_for_a_users_keymap() -> None:
