@@ -8,9 +8,12 @@ from typing import ClassVar
 
 from rich.style import Style
 from textual import events
-from textual.app import RenderResult
+from textual.app import ComposeResult, RenderResult
+from textual.containers import Grid
+from textual.strip import Strip
 from textual_hires_canvas import Canvas
 from textual_plot import HiResMode, PlotWidget
+from textual_plot.plot_widget import Legend
 
 from specdec_tui.decoding.course import RunCourse
 
@@ -29,6 +32,18 @@ def ticks(top: float, most: int) -> list[float]:
     return [index * step for index in range(floor(top / step * (1 + 1e-9)) + 1)]
 
 
+class PlotCanvas(Canvas):
+    """A canvas that is blank where it has no row yet.
+
+    textual-hires-canvas 0.14 gives such rows a segment without a style, and Textual's filter
+    for NO_COLOR then takes the app down: whenever a plot is painted before it was sized anew.
+    """
+
+    def render_line(self, y: int) -> Strip:
+        strip = super().render_line(y)
+        return strip if strip.cell_length else Strip.blank(self.size.width, self.rich_style)
+
+
 class SpeedPlot(PlotWidget, can_focus=False):
     """Draws only when told to: no zoom, no pan, no keys of its own, and the wheel stays with the pane."""
 
@@ -40,6 +55,12 @@ class SpeedPlot(PlotWidget, can_focus=False):
         self.set_reactive(SpeedPlot.margin_top, 0)
         self.set_reactive(SpeedPlot.margin_bottom, 1)
         self.set_reactive(SpeedPlot.margin_left, 6)
+
+    def compose(self) -> ComposeResult:
+        with Grid():
+            for name in ("margin-top", "margin-left", "plot", "margin-bottom"):
+                yield PlotCanvas(1, 1, id=name)
+        yield Legend(id="legend")
 
     def show(self, run: RunCourse, baseline: RunCourse | None, style: Style, baseline_style: Style) -> None:
         """Plot both, thinned out to the columns there are; the target's line is dotted."""

@@ -6,6 +6,7 @@ import pytest
 from rich.color import ColorType
 from textual.color import Color
 from textual.events import MouseScrollDown
+from textual.geometry import Size
 from textual.pilot import Pilot
 from textual_hires_canvas import Canvas
 from widget_data import STORY, HostApp, painted, run_steps, strips_of, words_of
@@ -23,7 +24,7 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.tui.charts_view import ChartsView
 from specdec_tui.tui.pane import StrategyPane
-from specdec_tui.tui.speed_plot import ticks
+from specdec_tui.tui.speed_plot import PlotCanvas, ticks
 from specdec_tui.tui.themes import THEMES
 
 PIECES = words_of(STORY)
@@ -226,6 +227,15 @@ async def test_without_colours_words_and_marks_tell_the_same(monkeypatch: pytest
         assert "high" in view.lines[0] and "faster" in view.lines[1]
         assert "▒draft" in "\n".join(view.lines) and "█verify" in "\n".join(view.lines)
         assert braille(plotted(view)) > 5
+
+
+async def test_a_canvas_without_rows_yet_is_painted_without_colours_too() -> None:
+    canvas = PlotCanvas(1, 1)
+    async with HostApp(canvas, columns="-one").run_test(size=(30, 9)):
+        canvas._canvas_size = Size(0, 0)
+        strips = strips_of(canvas)
+        assert all(segment.style is not None for strip in strips for segment in strip)
+        assert [strip.cell_length for strip in strips] == [canvas.size.width] * canvas.size.height
 
 
 async def test_the_charts_survive_every_size_and_all_keys_of_a_pane() -> None:
