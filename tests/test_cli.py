@@ -45,6 +45,9 @@ def status_of(*words: str) -> int:
         (["--gam", "3"], "unrecognized arguments: --gam 3"),
         (["--gamma"], "expected one argument"),
         (["benhc"], "unknown command 'benhc': allowed are run, bench, replay, models, doctor"),
+        (["replay"], "the following arguments are required: FILE"),
+        (["replay", "no-such-trace.jsonl"], "no-such-trace.jsonl"),
+        (["replay", "x.jsonl", "--race", "0"], "race: '0' is not valid: give a speed from 0.01 to 100"),
         (["bench", "stray"], "unrecognized arguments: stray"),
     ],
 )
