@@ -184,7 +184,8 @@ def _replay(options: argparse.Namespace) -> int:
     if not _on_a_terminal():
         return USAGE_ERROR
     from specdec_tui.session import LocalEngine
-    from specdec_tui.tui.app import Replay, run_app
+    from specdec_tui.tui.app import run_app
+    from specdec_tui.tui.playback import Replay
 
     return run_app(LocalEngine(), settings, choice, replay=Replay(trace, speed))
 

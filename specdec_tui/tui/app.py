@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
@@ -19,41 +19,27 @@ from textual.widgets import Footer, Static
 import specdec_tui
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, SettingError, Settings, config_file, parse_value
-from specdec_tui.traces.format import Trace
 from specdec_tui.tui.collector import full_collections_on_request
 from specdec_tui.tui.commands import ANYWHERE, APP, VIEWS, bindings
 from specdec_tui.tui.comparison import ComparisonTable
 from specdec_tui.tui.compositor import SparingScreen
 from specdec_tui.tui.config_store import save_settings
-from specdec_tui.tui.cursor_pane import CursorPane
 from specdec_tui.tui.header import Header
 from specdec_tui.tui.help_screen import HelpScreen
-from specdec_tui.tui.inspector import Inspector
+from specdec_tui.tui.inspecting_app import BESIDE
 from specdec_tui.tui.legend import Legend
 from specdec_tui.tui.model_picker import ModelPicker
 from specdec_tui.tui.palette import Palette
 from specdec_tui.tui.palette_rows import Act, Change, Row, rows_for
-from specdec_tui.tui.pane import StrategyPane
 from specdec_tui.tui.pane_grid import NARROW, WIDE, PaneGrid
 from specdec_tui.tui.paste import pastes_kept_whole
-from specdec_tui.tui.playback import PlaybackApp
+from specdec_tui.tui.playback import PlaybackApp, Replay
 from specdec_tui.tui.prompt_box import PromptBox
 from specdec_tui.tui.side_bar import SideBar
 from specdec_tui.tui.terminal import log_file, screen_to_ourselves
 from specdec_tui.tui.themes import THEMES, TOKEN_DEFAULTS
 
 SECOND_PRESS_SECONDS = 3.0
-BESIDE = 120  # columns from which the inspector stands beside the panes
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """A trace to open with, and the speed of a race of it (None: shown at once)."""
-
-    trace: Trace
-    speed: float | None = None
-
-
 SETTINGS = frozenset(field.name for field in fields(Settings))
 
 
@@ -79,7 +65,6 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
         super().__init__(engine, settings, choice, prompt, ansi_color=True if os.environ.get("NO_COLOR") else None)
         self._replay = replay
         self.side_bar: SideBar | None = None
-        self.inspector: Inspector | None = None
         self._left_for_side_bar: Widget | None = None
         self._pressed_stop = -SECOND_PRESS_SECONDS
 
@@ -200,38 +185,6 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
                 pane.view = view
             else:
                 pane.cycle_view()
-
-    def action_inspect(self) -> None:
-        pane = self.grid.current
-        if pane.inspecting:
-            pane.close_inspector()
-        elif pane.run_log.rows:
-            self.screen.minimize()
-            pane.focus(scroll_visible=False)  # its animation would end where the pane no longer is
-            pane.inspect()
-        else:
-            self.say("Nothing to inspect yet: run a prompt first")
-
-    def on_cursor_pane_pointed(self, message: CursorPane.Pointed) -> None:
-        pane = message.pane
-        assert isinstance(pane, StrategyPane)
-        if pane.inspecting:
-            for other in self.grid.panes.values():
-                if other is not pane and other.inspecting:
-                    other.close_inspector()
-            if self.inspector is None:
-                self.inspector = Inspector()
-                self.table.display = self.table.display and self.size.width >= BESIDE
-                self.body.mount(self.inspector)
-                self.call_after_refresh(self.grid.scroll_to_widget, pane, animate=False)
-            self.inspector.show(pane, pane.strategy)
-        elif self.inspector is not None and not any(pane.inspecting for pane in self.grid.panes.values()):
-            self.inspector.remove()
-            self.inspector = None
-
-    def on_cursor_pane_turned(self, message: CursorPane.Turned) -> None:
-        if self.inspector is not None:
-            self.inspector.scroll_relative(y=message.by * max(1, self.inspector.size.height - 1), animate=False)
 
     def action_toggle_table(self) -> None:
         if not self.grid.results:

@@ -32,7 +32,7 @@ _FATES = {
 _TEXT_STYLES = {Status.REJECTED: "strike", Status.RESAMPLED: "bold", Status.BONUS: "bold", Status.UNVERIFIED: "italic"}
 _GAP = 2
 _FACTS = 30
-_LEAST_BARS = 20
+_LEAST_BARS = 19
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -121,7 +121,7 @@ def _odds(token: Token) -> str | None:
         case Status.REJECTED:
             word = "rejected"
         case _:
-            word = "not used"
+            word = "not passed"
     return f"draw {draw:.{digits}f} {'<' if below else '≥'} {chance:.{digits}f}: {word}"
 
 

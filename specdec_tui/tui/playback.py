@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -27,6 +28,14 @@ from specdec_tui.tui.race import Race
 from specdec_tui.tui.text_actions import TextActions
 
 RACE_SECONDS = 1 / 30
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A trace to open with, and the speed of a race of it (None: shown at once)."""
+
+    trace: Trace
+    speed: float | None = None
 
 
 class TraceRead(Message):

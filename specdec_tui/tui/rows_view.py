@@ -10,6 +10,7 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual.color import Color
 
 from specdec_tui.decoding.records import Status
 from specdec_tui.tui.cursor_view import CursorView
@@ -19,6 +20,7 @@ from specdec_tui.tui.token_style import TOKEN_CLASSES
 
 _NUMBERS = "rounds--numbers"
 _MARKED = Style(reverse=True)
+_FAINT = 0.25
 
 
 class RowsView(CursorView):
@@ -125,7 +127,7 @@ class RowsView(CursorView):
         style = self._styles.get((status, strength))
         if style is None:
             name = _NUMBERS if status is None else TOKEN_CLASSES[status]
-            style = stressed(self.get_component_rich_style(name), strength)
+            style = stressed(self.get_component_rich_style(name), strength, self.app.no_color)
             self._styles[status, strength] = style
         return style
 
@@ -134,8 +136,14 @@ class RowsView(CursorView):
         self._styles = {}
 
 
-def stressed(style: Style, strength: int) -> Style:
+def stressed(style: Style, strength: int, no_color: bool) -> Style:
     """A style made stronger (1) or fainter (-1), in steps that a screen without colours shows too."""
     if strength > 0:
         return style + Style(bold=True)
-    return style + Style(dim=True) if strength < 0 else style
+    if strength == 0:
+        return style
+    if no_color or style.color is None or style.bgcolor is None or style.color.is_default:
+        return style + Style(dim=True)
+    # Terminals halve what is dim, and on a light ground that cannot be read.
+    colour, ground = Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor)
+    return style + Style(color=colour.blend(ground, _FAINT).rich_color)

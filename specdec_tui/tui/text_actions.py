@@ -6,7 +6,7 @@ from typing import Any
 
 from specdec_tui.data_folder import data_folder
 from specdec_tui.tui.earlier_prompts import EarlierPrompts
-from specdec_tui.tui.engine_app import EngineApp
+from specdec_tui.tui.inspecting_app import InspectingApp
 from specdec_tui.tui.line_view import LineView
 from specdec_tui.tui.prompt_box import PromptBox
 from specdec_tui.tui.prompt_history import PromptHistory
@@ -15,7 +15,7 @@ from specdec_tui.tui.sanitize import copyable
 HISTORY_FILE = "prompts.jsonl"
 
 
-class TextActions(EngineApp):
+class TextActions(InspectingApp):
     """The part of the app that works on texts a person has before them."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:

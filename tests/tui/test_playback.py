@@ -12,10 +12,11 @@ from textual.widgets import DataTable, Input, OptionList
 
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.files import read_trace
-from specdec_tui.tui.app import Replay, SpecdecApp
+from specdec_tui.tui.app import SpecdecApp
 from specdec_tui.tui.compare_screen import CompareScreen
 from specdec_tui.tui.export_screen import ExportScreen
 from specdec_tui.tui.history_screen import HistoryScreen
+from specdec_tui.tui.playback import Replay
 
 SIZE = (120, 40)
 

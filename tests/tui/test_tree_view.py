@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 from rich.cells import cell_len
+from test_themes import contrast
+from textual.color import Color
 from widget_data import HostApp, painted, run_steps, strips_of, words_of
 
 from specdec_tui.decoding.records import DraftsProposed, Insight, PrefillDone, RoundVerified, Status, Token
 from specdec_tui.tui import tree_view
 from specdec_tui.tui.run_log import Place, Row
+from specdec_tui.tui.themes import THEMES
 from specdec_tui.tui.tree_lines import entropy_bar, strength_of, tree_lines
 from specdec_tui.tui.tree_view import TreeView
 
@@ -76,6 +79,36 @@ def test_a_bar_tells_the_targets_entropy_and_strength_the_chance_to_be_accepted(
     assert strength_of(token(0, 0.1, Status.UNVERIFIED)) == 0
     row = Row(RoundVerified(0, (token(3.1, 1.0),), None, 0.1, 0.1, 0.1), (" a",))
     assert drawn(row) == ["   1 ├─✓▅·a"]
+
+
+def faint_and_strong() -> Row:
+    drafts = tuple(Token(i, Status.ACCEPTED, i, acceptance=a) for i, a in enumerate((0.95, 0.5, 0.1)))
+    return Row(RoundVerified(0, (*drafts, DRAFTS[2]), VERDICT.emitted, 0.1, 0.1, 0.1), TEXTS)
+
+
+@pytest.mark.parametrize("theme", [theme.name for theme in THEMES])
+async def test_what_is_faint_can_still_be_read_in_every_theme(theme: str) -> None:
+    view = TreeView()
+    async with HostApp(view, columns="-one", theme=theme).run_test(size=(60, 8)):
+        row = faint_and_strong()
+        view.add(row.record, row.texts)
+        view.sync()
+        styles = [segment.style for segment in view.line_segments(0) if segment.text.startswith("✓")]
+        assert len({str(style) for style in styles}) == 3
+        for style in styles:
+            assert style is not None and style.color is not None and style.bgcolor is not None
+            assert contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor)) >= 3.0
+
+
+async def test_without_colours_the_steps_are_bold_plain_and_dim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    view = TreeView()
+    async with HostApp(view, columns="-one", ansi_color=True).run_test(size=(60, 8)):
+        row = faint_and_strong()
+        view.add(row.record, row.texts)
+        view.sync()
+        styles = [segment.style for segment in view.line_segments(0) if segment.text.startswith("✓")]
+        assert [(style.bold, style.dim) for style in styles if style] == [(True, None), (None, None), (None, True)]
 
 
 async def test_the_marked_token_is_reversed_and_a_cell_leads_back_to_its_token() -> None:
