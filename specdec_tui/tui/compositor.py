@@ -11,9 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from textual._compositor import ChopsUpdate, Compositor
-from textual.geometry import Region
+from textual.errors import NoWidget
+from textual.geometry import Offset, Region
 from textual.screen import Screen
 from textual.strip import Strip
+from textual.widget import Widget
+
+from specdec_tui.tui.line_view import LineView
+from specdec_tui.tui.strip_marks import start_of_character
 
 
 class SparingCompositor(Compositor):
@@ -34,6 +39,16 @@ class SparingCompositor(Compositor):
             return super().render_partial_update()
         finally:
             self._changed = []
+
+    def get_widget_and_offset_at(self, x: int, y: int) -> tuple[Widget | None, Offset | None]:
+        """Textual takes the second half of a wide character for the next one: a selection would end behind that."""
+        try:
+            widget, region = self.get_widget_at(x, y)
+        except NoWidget:
+            return None, None
+        if isinstance(widget, LineView):
+            x = region.x + start_of_character(widget.render_line(y - region.y), x - region.x)
+        return super().get_widget_and_offset_at(x, y)
 
     def _get_renders(self, crop: Region | None = None) -> Iterable[tuple[Region, Region, list[Strip]]]:
         if not self._changed:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -19,7 +18,9 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
+from specdec_tui.tui.find import cells_of
 from specdec_tui.tui.strip_marks import restyled, with_offsets
+from specdec_tui.tui.text_layout import cluster_boundary
 from specdec_tui.tui.view_search import ViewSearch
 
 _MATCH, _CURRENT = "find--match", "find--current"
@@ -228,10 +229,9 @@ class LineView(ScrollView, can_focus=False):
         if span is None:
             return strip
         start, end = span
-        text = strip.text
-        to_cell = strip.cell_length if end == -1 else cell_len(text[:end])
+        first, behind = cells_of(strip.text, start, len(strip.text) if end == -1 else end)
         style = self.screen.get_component_rich_style("screen--selection")
-        return restyled(strip, cell_len(text[:start]), to_cell, style)
+        return restyled(strip, first, behind, style)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected part of the shown lines."""
@@ -239,7 +239,7 @@ class LineView(ScrollView, can_focus=False):
         last = self.line_count - 1 if selection.end is None else min(selection.end.y, self.line_count - 1)
         lines = [self.line_text(line) for line in range(first, last + 1)]
         if lines and selection.end is not None and selection.end.y == last:
-            lines[-1] = lines[-1][: selection.end.x].rstrip()
+            lines[-1] = lines[-1][: cluster_boundary(lines[-1], min(selection.end.x, len(lines[-1])))].rstrip()
         if lines and selection.start is not None:
             lines[0] = lines[0][selection.start.x :]
         return "\n".join(lines), "\n"

@@ -45,6 +45,14 @@ def cluster_end(text: str, start: int) -> int:
     return end
 
 
+def cluster_boundary(text: str, offset: int) -> int:
+    """The first place at or behind `offset` where no character is torn from what attaches to it."""
+    at = 0
+    while at < offset:
+        at = cluster_end(text, at)
+    return at
+
+
 def cells_at(text: str, start: int, end: int, column: int) -> int:
     """Width of one cluster in cells; a tab reaches to the next tab stop."""
     if text[start] == "\t":

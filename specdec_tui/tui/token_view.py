@@ -14,7 +14,7 @@ from specdec_tui.decoding.records import Status, Token
 from specdec_tui.tui.cursor_view import CursorView
 from specdec_tui.tui.run_log import Place, RunLog
 from specdec_tui.tui.sanitize import copyable, visible
-from specdec_tui.tui.text_layout import TAB, TextLayout, cluster_end, expand_tabs
+from specdec_tui.tui.text_layout import TAB, TextLayout, cluster_boundary, cluster_end, expand_tabs
 from specdec_tui.tui.token_style import TOKEN_CLASSES, token_styles
 from specdec_tui.tui.view_search import ViewSearch
 
@@ -115,7 +115,7 @@ class TokenView(CursorView):
         for piece, start, _end in self.layout_text.pieces_of(line):
             status = None if piece == cursor else self._tokens[piece].status
             if not runs or runs[-1][1] is not status:
-                runs.append((start if simple else _cluster_boundary(text, start), status))
+                runs.append((start if simple else cluster_boundary(text, start), status))
         segments: list[Segment] = []
         column = 0
         for index, (start, status) in enumerate(runs):
@@ -156,8 +156,18 @@ class TokenView(CursorView):
         layout = self.layout_text
         generated = "".join(self._texts)  # what is shown has as many characters
         start = 0 if selection.start is None else layout.offset_of(selection.start.y, selection.start.x)
-        end = None if selection.end is None else layout.offset_of(selection.end.y, selection.end.x)
+        end = None if selection.end is None else self._offset_behind(selection.end.y, selection.end.x - 1)
         return copyable(generated[start:end]), "\n"
+
+    def _offset_behind(self, line: int, drawn: int) -> int:
+        """Where the character ends that the `drawn`-th one of a line belongs to: a selection tears none."""
+        layout = self.layout_text
+        begins = layout.offset_of(line, 0)
+        if drawn < 0 or line >= len(layout.lines):
+            return begins
+        text = layout.lines[line].removesuffix("\n")
+        at = layout.offset_of(line, drawn) - begins
+        return begins + (cluster_end(text, at) if at < len(text) else len(text))
 
     def begin_search(self) -> ViewSearch:
         self.search = _TextSearch(self)
@@ -188,11 +198,3 @@ class _TextSearch(ViewSearch):
 
     def line_of(self, offset: int) -> int:
         return self._view.layout_text.line_of(offset)
-
-
-def _cluster_boundary(text: str, offset: int) -> int:
-    """The first place at or behind `offset` where no character is torn from what attaches to it."""
-    at = 0
-    while at < offset:
-        at = cluster_end(text, at)
-    return at

@@ -15,6 +15,7 @@ from widget_data import HostApp, run_steps
 
 from specdec_tui.decoding.records import EndReason, RunEnded, Step
 from specdec_tui.tui.app import SpecdecApp
+from specdec_tui.tui.compositor import SparingCompositor
 from specdec_tui.tui.line_view import LineView
 from specdec_tui.tui.pane import StrategyPane
 
@@ -67,6 +68,34 @@ async def test_the_mouse_selects_over_wrapped_lines_wide_characters_tabs_and_emo
         assert await drag(pilot, view, (10, 1), (2, 2)) == "世界 six"
         assert await drag(pilot, view, (0, 2), (8, 3)) == "six\n\tseven"
         assert await drag(pilot, view, (4, 3), (4, 4)) == "seven 👩\u200d👩 eight"
+
+
+async def test_a_selection_tears_no_character_whichever_of_its_cells_the_mouse_is_on() -> None:
+    async with shown(["a世界 ", "👩\u200d👩", " e\u0301\tb"], (40, 14)) as (pane, pilot):
+        pilot.app.screen._compositor.__class__ = SparingCompositor
+        pilot.app.screen._compositor._changed = []  # type: ignore[attr-defined]
+        view = pane.token_view
+        assert view.line_text(0) == "a世界 👩\u200d👩 e\u0301  b"
+        for start, end, text in (
+            ((1, 0), (1, 0), "世"),
+            ((2, 0), (2, 0), "世"),
+            ((2, 0), (4, 0), "世界"),
+            ((4, 0), (7, 0), "界 👩\u200d👩"),
+            ((7, 0), (6, 0), "👩\u200d👩"),
+            ((9, 0), (9, 0), "e\u0301"),
+            ((9, 0), (10, 0), "e\u0301\t"),
+            ((11, 0), (12, 0), "\tb"),
+        ):
+            if start == end:  # a click alone selects nothing
+                await pilot.hover(view, offset=start)
+                x = start[0]
+                widget, offset = pilot.app.screen._compositor.get_widget_and_offset_at(view.region.x + x, view.region.y)
+                assert widget is view and offset is not None
+                found = view.get_selection(Selection(offset, Offset(offset.x + 1, offset.y)))
+                assert found is not None and found[0] == text
+            else:
+                assert await drag(pilot, view, start, end) == text
+            assert view.render_line(0).cell_length == view.size.width
 
 
 async def test_a_selection_can_be_seen() -> None:
