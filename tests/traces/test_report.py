@@ -24,41 +24,10 @@ from specdec_tui.traces.report import as_html
 from specdec_tui.traces.report_charts import latency, rounds_of, speed_over_time
 
 VOID = {"meta", "input", "line", "polyline"}
-TAGS = set(
-    [
-        "html",
-        "head",
-        "meta",
-        "title",
-        "style",
-        "body",
-        "input",
-        "label",
-        "main",
-        "h1",
-        "h2",
-        "h3",
-        "p",
-        "pre",
-        "div",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-        "section",
-        "span",
-        "b",
-        "i",
-        "figure",
-        "figcaption",
-        "svg",
-        "line",
-        "polyline",
-        "rect",
-        "text",
-    ]
+TAGS = re.findall(
+    r"\w+",
+    """html head meta title style body input label main h1 h2 h3 p pre div table thead tbody tr th td section span b i
+    figure figcaption svg line polyline rect text""",
 )
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -124,7 +93,7 @@ def hostile_trace(text: str) -> Trace:
 def test_hostile_texts_are_shown_and_never_obeyed(text: str) -> None:
     html = as_html(hostile_trace(text))
     page = Page(html)
-    assert {tag for tag, _ in page.tags} <= TAGS
+    assert {tag for tag, _ in page.tags} <= set(TAGS)
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
     assert not [a for _, a in page.tags if {"src", "href", "style"} & set(a)]
     assert not re.search("[\0\x07\x1b\u202e\ud800-\udfff]", html) and html.encode()
