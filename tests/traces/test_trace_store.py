@@ -2,6 +2,7 @@
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -130,18 +131,46 @@ def test_a_file_that_another_program_has_just_reserved_is_not_listed_as_damaged(
 
 def test_a_folder_that_cannot_be_made_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(TraceError, match="cannot write to"):
+    with pytest.raises(TraceError, match=r"cannot keep the trace in .*: Not a directory"):
         TraceStore(tmp_path / "file" / "traces").save(at(0))
 
 
 def test_a_save_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, trace: Trace) -> None:
-        raise TraceError("cannot write: no space left on device")
+    def full(descriptor: int, mode: str) -> object:
+        os.close(descriptor)
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store_module, "write_trace", full)
-    with pytest.raises(TraceError, match="no space"):
+    monkeypatch.setattr(os, "fdopen", full)
+    with pytest.raises(TraceError, match="No space left on device"):
         TraceStore(tmp_path).save(at(0))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_links_keeps_traces_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    store = TraceStore(tmp_path)
+    paths = {store.save(at(0)) for _ in range(3)}
+    assert len(paths) == 3 and {entry.path for entry in store.entries()} == paths
+    assert {path.name for path in paths} == {path.name for path in tmp_path.iterdir()}
+
+
+def test_programs_that_save_and_delete_at_once_lose_nothing_and_see_no_half_trace(tmp_path: Path) -> None:
+    def work(number: int) -> list[str]:
+        store, problems = TraceStore(tmp_path, most_files=5), []
+        for count in range(40):
+            store.save(at(count % 3, f"p{number}"))
+            entries = store.entries()
+            problems += [entry.problem for entry in entries if entry.header is None]
+            if count % 7 == 0 and entries:
+                store.delete(entries[0].path)
+        return problems
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(work, range(3))) == [[], [], []]
+    assert len(list(tmp_path.iterdir())) <= 5 + 3
 
 
 def test_the_folder_can_be_named_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
