@@ -46,7 +46,9 @@ svg text { font: 13px system-ui, sans-serif; fill: var(--quiet); }
     for n in range(6)
 )
 STYLE += """
-@media print { body { max-width: none; padding: 0; font-size: 11pt; } pre, .tokens { background: none;
+@media print { :root { --ground: #fff; } .legend { break-inside: avoid; }
+  body { max-width: none; padding: 0; font-size: 11pt; }
+  pre, .tokens { background: none;
   border: 1px solid var(--edge); } h2, h3 { break-after: avoid; } .screen { display: none; }
   .wide { overflow: visible; } .figures { font-size: 7.5pt; } .figures :is(th, td) { padding: .15rem .3rem; } }
 """
