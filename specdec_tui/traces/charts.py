@@ -9,7 +9,7 @@ from math import floor, isfinite, log10
 from specdec_tui.traces.markup import element, safe
 
 WIDTH, HEIGHT = 480, 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 12, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 18, 42
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def bar_chart(title: str, x_label: str, y_label: str, bars: Sequence[Bar], tone:
         if index % every == 0:
             middle = _LEFT + room * (index + 0.5)
             parts.append(_text(middle, HEIGHT - _BOTTOM + 15, bar.label, "middle"))
-            parts.append(_text(middle, max(_y(bar.value, highest) - 3, 9), bar.shown, "middle"))
+            parts.append(_text(middle, max(_y(bar.value, highest) - 4, 11), bar.shown, "middle"))
     parts.append(_text((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 6, x_label, "middle"))
     return _figure(title, parts, "")
 
@@ -86,11 +86,11 @@ def _figure(title: str, parts: Sequence[str], legend: str) -> str:
 
 
 def _horizontals(top: float, step: float, label: str) -> list[str]:
-    parts = [_text(2, 9, label, "start")]
+    parts = [_text(2, 11, label, "start")]
     for count in range(floor(top / step + 1e-9) + 1):
         y = _y(count * step, top)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        if y > 18:  # the axis' name stands above
+        if y > 26:  # the axis' name stands above
             parts.append(_text(_LEFT - 6, y + 4, f"{count * step:g}", "end"))
     return parts
 

@@ -21,25 +21,30 @@ def write_trace(path: Path, trace: Trace) -> None:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Put text into a private file, which has its name only once it is whole. TraceError when it cannot be written.
+    """Put text into a private file. TraceError, in one line, when it cannot be written."""
+    try:
+        place_lines(path, lines)
+    except OSError as error:
+        raise TraceError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def place_lines(path: Path, lines: Iterable[str]) -> None:
+    """Put text into a file that has its name only once it is whole. OSError when it cannot be written.
 
     Half characters (lone surrogates), which no file can hold, become question marks.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Hidden, and no ".jsonl" at its end: a list of traces never shows it.
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Hidden, and no ".jsonl" at its end: a list of traces never shows it.
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                for line in lines:
-                    file.write(line.encode("utf-8", "replace"))
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise TraceError(f"cannot write {path}: {error.strerror or error}") from None
+        with os.fdopen(descriptor, "wb") as file:
+            for line in lines:
+                file.write(line.encode("utf-8", "replace"))
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def read_header(path: Path) -> TraceHeader:

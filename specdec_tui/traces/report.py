@@ -18,7 +18,21 @@ from specdec_tui.traces.summary import figures_of, summarise
 # Forbids everything but the page's own style, so that even a mistake in escaping could not run or load anything.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _TONES = {"target": "tone-0", "speculative": "tone-1", "ngram": "tone-2", "lookup": "tone-3", "drafter": "tone-4"}
-_HEAD = ("strategy", "tok/s", "speedup", "predicted", "α", "τ", "wasted", "c", "v", "tokens", "rounds", "prefill s")
+_HEAD = (
+    "strategy",
+    "tok/s",
+    "speedup",
+    "output",
+    "predicted",
+    "α",
+    "τ",
+    "wasted",
+    "c",
+    "v",
+    "tokens",
+    "rounds",
+    "prefill s",
+)
 _ENDS = {
     EndReason.END_TOKEN: "end token",
     EndReason.LENGTH: "length reached",
@@ -39,6 +53,7 @@ def as_html(trace: Trace) -> str:
     """The whole report as one document. Everything from models and files is escaped."""
     header, runs = trace.header, steps_of(trace)
     figures = figures_of(trace.events)
+    verdicts = {event.strategy: event.lossless for event in trace.events if isinstance(event, Checked)}
     tones = {name: _TONES.get(name, "tone-5") for name in runs}
     names = spellings((step for steps in runs.values() for step in steps), trace.texts)
     title = f"specdec-tui: {' '.join(header.prompt.split())[:60] or 'report'}"
@@ -48,12 +63,12 @@ def as_html(trace: Trace) -> str:
         element("h2", "Prompt"),
         element("pre", safe(header.prompt)),
         element("h2", "Strategies"),
-        _comparison(trace, figures),
+        _comparison(figures, summarise(trace.events), verdicts),
         element("p", safe(_DEFINITIONS), class_="quiet"),
         speed_chart(runs, tones),
         element("h2", "Texts"),
         legend(),
-        *(_run(name, steps, figures[name], tones[name], names) for name, steps in runs.items()),
+        *(_run(name, steps, figures[name], verdicts.get(name), tones[name], names) for name, steps in runs.items()),
         *_tables(trace),
     ]
     return (
@@ -74,14 +89,15 @@ def _subtitle(trace: Trace) -> str:
     return " · ".join([*parts, header.created, f"specdec-tui {header.app}"])
 
 
-def _comparison(trace: Trace, figures: Mapping[str, RunFigures]) -> str:
-    verdicts = {event.strategy: event.lossless for event in trace.events if isinstance(event, Checked)}
-    compared = summarise(trace.events)
+def _comparison(
+    figures: Mapping[str, RunFigures], compared: Mapping[str, Mapping[str, Any]], verdicts: Mapping[str, Lossless]
+) -> str:
     rows = [
         (
             name,
             _number(run.decode_tokens_per_second, ".1f"),
             "1.00×" if name == "target" else _speedup(compared[name]["speedup"]),
+            _outcome(name, run, verdicts.get(name)),
             "–" if name == "target" else _number(compared[name]["predicted_speedup"], ".2f", "×"),
             _number(run.acceptance_rate, ".2f"),
             _number(run.tokens_per_target_call, ".2f"),
@@ -91,11 +107,10 @@ def _comparison(trace: Trace, figures: Mapping[str, RunFigures]) -> str:
             str(run.new_tokens),
             str(run.rounds),
             f"{run.prefill_seconds:.2f}",
-            _outcome(name, run, verdicts.get(name)),
         )
         for name, run in figures.items()
     ]
-    return table((*_HEAD, "output"), rows, class_="figures")
+    return table(_HEAD, rows, class_="figures")
 
 
 def _outcome(name: str, run: RunFigures, verdict: Lossless | None) -> str:
@@ -119,12 +134,20 @@ def _verdict(name: str, verdict: Lossless | None) -> str:
         words += f" (largest gap {verdict.gap:.2g} logits)"
     if verdict.first_divergence is not None:
         words += f", first at token {verdict.first_divergence + 1}"
-    return words + (f": {verdict.detail}" if verdict.detail else "")
+    return words
 
 
-def _run(name: str, steps: Sequence[Step], figures: RunFigures, tone: str, names: Mapping[int, str]) -> str:
-    parts = [element("h3", safe(name)), notices_of(steps), text_of(steps, names), run_charts(steps, figures, tone)]
-    return element("section", *parts)
+def _run(
+    name: str,
+    steps: Sequence[Step],
+    figures: RunFigures,
+    verdict: Lossless | None,
+    tone: str,
+    names: Mapping[int, str],
+) -> str:
+    told = "" if verdict is None or not verdict.detail else element("p", safe(verdict.detail), class_="quiet")
+    parts = [notices_of(steps), told, text_of(steps, names), run_charts(steps, figures, tone)]
+    return element("section", element("h3", safe(name)), *parts)
 
 
 def _tables(trace: Trace) -> list[str]:

@@ -21,23 +21,22 @@ pre, .tokens { background: var(--panel); padding: .8rem 1rem; margin: .4rem 0; b
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--edge); text-align: left; vertical-align: top;
   overflow-wrap: anywhere; }
-.figures th, .figures td { overflow-wrap: normal; }
-.figures td:not(:last-child), .figures thead th:not(:first-child):not(:last-child) { text-align: right;
-  white-space: nowrap; }
+.figures th, .figures td { white-space: nowrap; text-align: right; padding: .25rem .55rem; }
+.figures th:first-child, .figures :is(th, td):nth-child(4) { text-align: left; }
 thead th, tbody th { font-weight: 600; } thead th { color: var(--quiet); }
 .accepted { color: var(--accepted); } .sampled { color: var(--ink); }
 .resampled { color: var(--resampled); font-weight: 700; }
 .bonus { color: var(--bonus); font-weight: 700; }
 .rejected { color: var(--rejected); text-decoration: line-through; }
-.unverified { color: var(--unverified); font-style: italic; opacity: .75; }
+.unverified { color: var(--unverified); font-style: italic; opacity: .85; }
 .tokens span:hover, .tokens span:focus { background: var(--edge); }
 .empty::before { content: "∅"; opacity: .6; } .break::before { content: "↵"; opacity: .45; }
 .legend span { margin-right: 1.1rem; white-space: nowrap; }
 #lost:not(:checked) ~ main .lost { display: none; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem; }
-figure { margin: 0; break-inside: avoid; max-width: 44rem; } figcaption { font-size: .9rem; }
+figure { margin: 0; break-inside: avoid; max-width: 38rem; } figcaption { font-size: .9rem; }
 svg { width: 100%; height: auto; }
-svg text { font: 11px system-ui, sans-serif; fill: var(--quiet); }
+svg text { font: 13px system-ui, sans-serif; fill: var(--quiet); }
 .grid { stroke: var(--edge); stroke-width: .7; } .line { fill: none; stroke-width: 2; }
 .key { display: inline-block; width: 1.6em; border-top: 3px solid; margin-right: .4em; vertical-align: middle; }
 .line.tone-0 { stroke-dasharray: 5 3; } .key.tone-0 { border-top-style: dashed; }
@@ -47,6 +46,9 @@ svg text { font: 11px system-ui, sans-serif; fill: var(--quiet); }
     for n in range(6)
 )
 STYLE += """
-@media print { body { max-width: none; padding: 0; font-size: 11pt; } pre, .tokens { background: none;
-  border: 1px solid var(--edge); } h2, h3 { break-after: avoid; } .screen { display: none; } }
+@media print { :root { --ground: #fff; } .legend { break-inside: avoid; }
+  body { max-width: none; padding: 0; font-size: 11pt; }
+  pre, .tokens { background: none;
+  border: 1px solid var(--edge); } h2, h3 { break-after: avoid; } .screen { display: none; }
+  .wide { overflow: visible; } .figures { font-size: 7.5pt; } .figures :is(th, td) { padding: .15rem .3rem; } }
 """

@@ -52,7 +52,7 @@ def legend() -> str:
     return element(
         "p",
         *(
-            element("span", element("b", f"{GLYPHS[fate]} {fate.value}", class_=fate.value), f" {safe(meaning)}")
+            element("span", element("b", f"{GLYPHS[fate]} {fate.value}", class_=fate.value), f" {safe(meaning)}") + " "
             for fate, meaning in MEANINGS.items()
         ),
         class_="legend",

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from specdec_tui.data_folder import data_folder
-from specdec_tui.traces.files import read_header, write_trace
-from specdec_tui.traces.format import Trace, TraceError, TraceHeader
+from specdec_tui.traces.files import place_lines, read_header
+from specdec_tui.traces.format import Trace, TraceError, TraceHeader, trace_lines
 
 SUFFIX = ".jsonl"
 MEGABYTE = 2**20
@@ -46,18 +47,16 @@ class TraceStore:
 
     def save(self, trace: Trace) -> Path:
         """Keep `trace` under a new name, then delete the oldest beyond the bounds. TraceError."""
-        stem = _stem(trace.header)
+        # Written under a name that no list shows, then named: what is listed is always whole.
+        unnamed = self.folder / f".{secrets.token_hex(8)}.new"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            path = self._reserve(stem)
+            place_lines(unnamed, trace_lines(trace))
+            path = _name(unnamed, self.folder / _stem(trace.header))
         except OSError as error:
-            raise TraceError(f"cannot write to {self.folder}: {error.strerror or error}") from None
-        try:
-            write_trace(path, trace)
-        except BaseException:
+            raise TraceError(f"cannot keep the trace in {self.folder}: {error.strerror or error}") from None
+        finally:
             with suppress(OSError):
-                path.unlink()
-            raise
+                unnamed.unlink()
         self._keep_within_bounds(path)
         return path
 
@@ -68,7 +67,7 @@ class TraceStore:
             try:
                 found.append(Entry(path, size, read_header(path)))
             except TraceError as error:
-                if size and path.exists():  # neither just reserved by another program, nor just deleted
+                if _size(path):  # neither just deleted by another program, nor just reserved
                     found.append(Entry(path, size, None, str(error)))
         return found
 
@@ -80,15 +79,6 @@ class TraceStore:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise TraceError(f"cannot delete {path}: {error.strerror or error}") from None
-
-    def _reserve(self, stem: str) -> Path:
-        """An empty file of a new name: no other program can take the same one."""
-        for count in range(1, 10_000):
-            path = self.folder / (stem + (f"-{count}" if count > 1 else "") + SUFFIX)
-            with suppress(FileExistsError):
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-                return path
-        raise FileExistsError(0, "too many traces of the same second")
 
     def _files(self) -> list[tuple[tuple[str, int], int, Path]]:
         """(time, size in bytes, path) of every trace file; names tell seconds, file times what came first in one."""
@@ -114,6 +104,31 @@ class TraceStore:
                 with suppress(OSError):
                     path.unlink()
                     excess, total = excess - 1, total - size
+
+
+def _name(unnamed: Path, stem: Path) -> Path:
+    """Give a file a name that is still free, beginning with `stem`: no other program can take the same one."""
+    for count in range(1, 10_000):
+        path = stem.with_name(stem.name + (f"-{count}" if count > 1 else "") + SUFFIX)
+        try:
+            os.link(unnamed, path)
+        except FileExistsError:
+            continue
+        except OSError:  # a file system without links: reserve the name by an empty file
+            try:
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            except FileExistsError:
+                continue
+            os.replace(unnamed, path)
+        return path
+    raise FileExistsError(0, "too many traces of the same second")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _stem(header: TraceHeader) -> str:

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import fields, is_dataclass, make_dataclass
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -129,3 +130,27 @@ def test_settings_and_models_that_make_no_sense_fall_back_instead_of_failing() -
 def test_a_prompt_without_events_makes_a_trace() -> None:
     trace = Trace(new_header("p", ()), ())
     assert parse_lines(trace_lines(trace)) == trace and summarise(()) == {}
+
+
+def test_the_reader_of_the_documentation_reads_a_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "trace-format.md").read_text(encoding="utf-8")
+    (tmp_path / "run.jsonl").write_text("".join(trace_lines(trace_of(full_events()))), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(guide.split("```python\n")[1].split("```")[0], {})
+    assert capsys.readouterr().out.splitlines() == [
+        "speculative 0 0.05 [' the', '雲\\n']",
+        "speculative 1 0.06 [' end']",
+    ]
+
+
+def test_the_documentation_names_every_field_of_events_and_tokens() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "trace-format.md").read_text(encoding="utf-8")
+    met: set[str] = set()
+    for line in trace_lines(full_trace()):
+        table = json.loads(line)
+        met |= set(table)
+        for token in (*table.get("drafts", ()), table.get("emitted"), table.get("token"), table.get("lossless")):
+            met |= set(token or ()) | set((token or {}).get("insight", ()))
+    assert {name for name in met if f"`{name}`" not in guide} == set()

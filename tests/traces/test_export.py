@@ -1,0 +1,75 @@
+"""Exports: everything is in them, and nothing in them bites the program that opens them."""
+
+import csv
+import io
+import json
+
+import pytest
+from recorded import comparison, full_trace, trace_of
+
+from specdec_tui.decoding.records import PrefillDone, RunStarted, Status, Step, Token
+from specdec_tui.traces.export import COLUMNS, as_csv, as_json
+from specdec_tui.traces.format import Trace, TraceHeader
+
+
+def one_token(text: str, strategy: str = "target") -> Trace:
+    prefill = Step(strategy, PrefillDone(Token(1, Status.SAMPLED, 0), 0.2), (text,))
+    return trace_of((Step(strategy, RunStarted(strategy, 1, 0, 1)), prefill))
+
+
+def test_json_holds_header_figures_and_every_token_of_every_round() -> None:
+    whole = json.loads(as_json(full_trace()))
+    assert whole["prompt"] == "Why is the sky blue?" and whole["models"]["target"]["name"] == "a/target"
+    assert whole["texts"]["7"] == " the"
+    (run,) = whole["strategies"]
+    assert (run["strategy"], run["new_tokens"], run["accepted"], run["rounds"]) == ("speculative", 4, 2, 2)
+    assert run["token_ids"] == [5, 7, 9, 7] and run["text"] == "Since" and run["prompt_text"] == "<user>Why?\n"
+    assert run["lossless"]["status"] == "near_ties"
+    assert [token["text"] for token in run["verified"][0]["tokens"]] == [" the", "\u2028x", "", "雲\n"]
+    assert run["verified"][0]["tokens"][0]["insight"]["target_top"] == [[7, 0.6], [8, 1 / 3]]
+    assert run["prefill"][0]["seconds"] == 0.123456789012345
+
+
+def test_json_has_the_figures_of_the_benchmark_under_its_names() -> None:
+    run = json.loads(as_json(comparison()))["strategies"][1]
+    names = "prompt_tokens new_tokens token_ids text finish_reason prefill_seconds decode_seconds rounds drafted"
+    names += " decode_tokens_per_second accepted rejected unverified acceptance_rate tokens_per_target_call"
+    names += " accepted_lengths conditional_acceptance draft_seconds verify_seconds other_seconds lossless"
+    assert set(names.split()) <= set(run)
+
+
+def test_csv_has_one_row_for_each_token_and_its_sums_are_right() -> None:
+    rows = list(csv.DictReader(io.StringIO(as_csv(full_trace()))))
+    assert [row["status"] for row in rows] == ["sampled", "accepted", "rejected", "unverified", "resampled", "accepted"]
+    assert [row["round"] for row in rows] == ["", "0", "0", "0", "0", "1"]
+    assert rows[4]["text"] == "雲\n" and rows[2]["text"] == "\u2028x"
+    assert float(rows[1]["p"]) == 0.1 and float(rows[1]["target_entropy"]) == 0.1 + 0.2
+    assert sum(float(row["draft_seconds"] or 0) for row in rows) == 0.003
+    assert list(rows[0]) == list(COLUMNS)
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r\n=1", "＝1"])
+def test_texts_never_become_formulas_of_a_spreadsheet(text: str) -> None:
+    (row,) = csv.DictReader(io.StringIO(as_csv(one_token(text)), newline=""))
+    assert row["text"] == "'" + text
+
+
+@pytest.mark.parametrize("text", [" -", "a=b", "\n", "'", ""])
+def test_other_texts_stay_as_they_are_in_csv(text: str) -> None:
+    (row,) = csv.DictReader(io.StringIO(as_csv(one_token(text)), newline=""))
+    assert row["text"] == text
+
+
+def test_names_of_strategies_never_become_formulas_either() -> None:
+    assert "'=HYPERLINK(" in as_csv(one_token("a", "=HYPERLINK(1)"))
+
+
+@pytest.mark.parametrize("export", [as_csv, as_json])
+def test_half_characters_and_zeros_can_be_written(export: object) -> None:
+    written = export(one_token("\ud83d\0"))  # type: ignore[operator]
+    assert written.encode() and "\0" not in written
+
+
+def test_json_has_no_numbers_that_are_not_finite() -> None:
+    trace = Trace(TraceHeader("", "", "", {}, {}, {}, {"load": float("nan")}), ())
+    assert json.loads(as_json(trace), parse_constant=pytest.fail)["environment"] == {"load": None}

@@ -1,0 +1,188 @@
+"""The report: one page that is whole, well formed, and safe to open whatever the texts in it say."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from recorded import comparison, full_events, full_trace, long_events, trace_of
+
+from specdec_tui.decoding.records import (
+    EndReason,
+    Finished,
+    Insight,
+    Notice,
+    PrefillDone,
+    RunEnded,
+    RunStarted,
+    Status,
+    Step,
+    Token,
+)
+from specdec_tui.traces.charts import Bar, Series, bar_chart, line_chart
+from specdec_tui.traces.format import Trace, TraceHeader
+from specdec_tui.traces.report import as_html
+from specdec_tui.traces.report_charts import latency, rounds_of, speed_over_time
+
+VOID = {"meta", "input", "line", "polyline"}
+TAGS = re.findall(
+    r"\w+",
+    """html head meta title style body input label main h1 h2 h3 p pre div table thead tbody tr th td section span b i
+    figure figcaption svg line polyline rect text""",
+)
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</style></title></svg></pre><iframe src=//evil.example>",
+    "&lt;b&gt; &amp; \u202egnp.exe \x1b]52;c;eA==\x07 \0 \ud83d",
+]
+
+
+class Page(HTMLParser):
+    """Elements in their order, their attributes and the visible text; unbalanced tags are errors."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.words)
+
+    def titles(self, kind: str) -> list[str]:
+        """What is told on hover about the tokens of a fate."""
+        return [a["title"] or "" for _, a in self.tags if kind in (a.get("class") or "").split() and a.get("title")]
+
+
+def hostile_trace(text: str) -> Trace:
+    """The text in every place that a model or a file can fill."""
+    events = (
+        Step(text, RunStarted(text, 1, 0, 1), prompt_text=text),
+        Step(text, Notice(text)),
+        Step(text, PrefillDone(Token(1, Status.SAMPLED, 0), 0.2), (text,)),
+        Step(text, RunEnded(EndReason.ERROR, text), (text,), answer=text),
+        *full_events()[:-1],
+        Finished(),
+    )
+    models = {"target": {"name": text, text: text}, "drafter": None, "notes": [text]}
+    header = TraceHeader(text, text, text, {text: {text: text}}, models, {text: [text]}, {text: {text: text}})
+    return Trace(header, events, {7: text})
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_are_shown_and_never_obeyed(text: str) -> None:
+    html = as_html(hostile_trace(text))
+    page = Page(html)
+    assert {tag for tag, _ in page.tags} <= set(TAGS)
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    assert not [a for _, a in page.tags if {"src", "href", "style"} & set(a)]
+    assert not re.search("[\0\x07\x1b\u202e\ud800-\udfff]", html) and html.encode()
+
+
+def test_the_report_needs_no_network_and_no_script() -> None:
+    html = as_html(comparison())
+    assert "<script" not in html and "http:" not in html and "https:" not in html and "url(" not in html
+    assert "default-src 'none'" in html
+    assert "prefers-color-scheme: dark" in html and "@media print" in html
+
+
+def test_the_report_compares_all_strategies_in_words_and_numbers() -> None:
+    page = Page(as_html(comparison()))
+    for words in ("1.00×", "2.59×", "0.71", "identical to the target's", "the reference", "length reached"):
+        assert words in page.text
+    assert page.text.count("speculative") >= 3
+
+
+def test_a_strategy_that_is_slower_is_called_slower() -> None:
+    events = (*long_events("target", 20), *long_events("lookup", 20, gamma=1), Finished())
+    slow = [
+        Step(e.strategy, type(e.record)(e.record.round, e.record.drafts, e.record.emitted, 0.5, 0.5, 0.0), e.texts)
+        if isinstance(e, Step) and type(e.record).__name__ == "RoundVerified" and e.strategy == "lookup"
+        else e
+        for e in events
+    ]
+    assert "× slower" in Page(as_html(trace_of(tuple(slow)))).text
+
+
+def test_every_token_says_its_round_place_fate_and_numbers() -> None:
+    page = Page(as_html(full_trace()))
+    (rejected,) = page.titles("rejected")
+    assert rejected.splitlines()[0] == "round 1 · token 3 · ✗ rejected"
+    assert rejected.splitlines()[2] == "p 0.2 · q 0.3333 · acceptance 0.3 · draw 1e-09"
+    accepted = page.titles("accepted")[0]
+    assert "entropy (nats): target 0.300, drafter 0.000" in accepted
+    assert "target: ·the 0.600" in accepted and "drafter:" in accepted
+    assert page.titles("sampled")[0].startswith("prefill · token 1 · › sampled")
+    assert "(half precision)" not in page.text and "half precision" in page.text
+
+
+def test_alternatives_without_a_known_text_show_their_id() -> None:
+    token = Token(1, Status.SAMPLED, 0, insight=Insight(target_top=((1, 0.75), (99, 0.25))))
+    events = (Step("target", RunStarted("target", 3, 4, 9)), Step("target", PrefillDone(token, 0.1), (" a",)))
+    assert "target: ·a 0.750  #99 0.250" in Page(as_html(trace_of(events))).titles("sampled")[0]
+
+
+def test_drafts_that_were_not_kept_can_be_hidden_without_a_script() -> None:
+    html = as_html(full_trace())
+    assert "#lost:not(:checked) ~ main .lost" in html and 'id="lost"' in html
+    assert 'class="rejected lost"' in html and 'class="unverified lost' in html
+
+
+def test_the_kept_tokens_are_the_text() -> None:
+    html = as_html(full_trace())
+    kept = re.sub(r'<span class="[^"]*lost[^"]*"[^>]*>[^<]*</span>', "", html.split('class="tokens"')[1])
+    assert Page("<div" + kept.split("</div>")[0] + "</div>").text == "Since the雲\n end\N{REPLACEMENT CHARACTER}"
+
+
+def test_a_trace_without_any_run_is_a_report_too() -> None:
+    assert Page(as_html(Trace(TraceHeader("", "", "p"), ()))).text
+
+
+def test_a_run_cut_short_before_its_first_round_is_a_report_too() -> None:
+    events = (Step("target", RunStarted("target", 3, 4, 9)), Step("target", RunEnded(EndReason.ERROR, "out of memory")))
+    page = Page(as_html(trace_of(events)))
+    assert "failed, not checked" in page.text and "out of memory" in page.text
+
+
+def test_charts_are_thinned_out_for_long_runs() -> None:
+    rounds = rounds_of([event for event in long_events("speculative", 5_000) if isinstance(event, Step)])
+    points = speed_over_time(rounds)
+    assert len(points) < 400 and points[-1][0] == pytest.approx(sum(record.seconds for record in rounds))
+    assert points[-1][1] == pytest.approx(3 / 0.059, rel=0.2)
+    drafting, verifying = latency(rounds)
+    assert len(drafting) == len(verifying) <= 160 and drafting[0][1] == pytest.approx(8.0)
+
+
+def test_charts_stay_inside_their_frame_whatever_the_numbers() -> None:
+    points = [(0.0, 0.0), (1e-9, 1e9), (float("nan"), 1.0), (2.0, float("inf"))]
+    for drawing in (
+        line_chart("t", "x", "y", [Series("s", points, "tone-1")]),
+        line_chart("t", "x", "y", [Series("s", [(0.0, 0.0)], "tone-1")]),
+        bar_chart("t", "x", "y", [Bar(str(n), n * 1e7, "n") for n in range(33)], "tone-1"),
+        bar_chart("t", "x", "y", [Bar("0", 0, "0")], "tone-1"),
+    ):
+        Page(drawing)
+        assert "nan" not in drawing and "inf" not in drawing
+        places = [float(v) for v in re.findall(r' (?:x|y|x1|x2|y1|y2|width|height)="(-?[\d.]+)"', drawing)]
+        assert places and all(-1 <= place <= 481 for place in places)
+    assert line_chart("t", "x", "y", []) == "" and bar_chart("t", "x", "y", [], "tone-1") == ""
