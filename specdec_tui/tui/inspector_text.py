@@ -88,7 +88,7 @@ def facts(look: Look, width: int) -> list[Line]:
     chances = [f"{name} {_chance(value)}" for name, value in (("p", token.p), ("q", token.q)) if value is not None]
     lines += _wrapped(_join(chances, "   "), "", width)
     if _is_certain(look):
-        lines += _wrapped("q = 1: proposed with certainty", QUIET, width)
+        lines += _wrapped("q = 1: greedy, or a drafter without a distribution", QUIET, width)
     if (odds := _odds(token)) is not None:
         lines += _wrapped(odds, "", width)
     seen = token.insight

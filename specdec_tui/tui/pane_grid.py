@@ -63,6 +63,8 @@ class PaneGrid(VerticalScroll, can_focus=False):
         wanted = set(strategies)
         for name, pane in self.panes.items():
             pane.display = name in wanted
+            if pane.inspecting and not pane.display:
+                pane.close_inspector()
         if self.is_mounted:
             self._arrange()
 

