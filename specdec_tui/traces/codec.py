@@ -98,6 +98,8 @@ def _encode_step(step: Step) -> dict[str, Any]:
         table["prompt_text"] = step.prompt_text
     if step.answer:
         table["answer"] = step.answer
+    if step.alternatives:
+        table["alternatives"] = {str(token): piece for token, piece in step.alternatives}
     return table
 
 
@@ -109,7 +111,15 @@ def _decode_step(kind: str, table: dict[str, Any]) -> Step:
         raise BadField("texts", f"must hold one text for each of the {count} tokens, not {len(pieces)}")
     prompt_text = text(table, "prompt_text") if "prompt_text" in table else ""
     answer = text(table, "answer") if "answer" in table else ""
-    return Step(strategy, record, pieces, prompt_text, answer)
+    alternatives = _alternatives(mapping(table, "alternatives")) if "alternatives" in table else ()
+    return Step(strategy, record, pieces, prompt_text, answer, alternatives)
+
+
+def _alternatives(table: dict[str, Any]) -> tuple[tuple[int, str], ...]:
+    for name in table:
+        if not (name.isascii() and name.isdecimal() and len(name) < 17):
+            raise BadField("alternatives", f"must map token ids to texts, not {shown(name)}")
+    return tuple((int(name), text(table, name)) for name in table)
 
 
 def _started(table: dict[str, Any]) -> RunStarted:

@@ -1,4 +1,4 @@
-"""What a trace is, and its lines: a header, the texts of alternatives, then one event a line.
+"""What a trace is, and its lines: a header, then one event a line.
 
 Described for other readers in docs/trace-format.md. Within a version fields may be added, which older
 readers ignore; what changes the meaning of a field raises the version, which they refuse.
@@ -7,34 +7,37 @@ readers ignore; what changes the meaning of a field raises the version, which th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 from typing import Any
 
 from specdec_tui.decoding.records import Event, Finished, RunEnded, RunStarted, Step
 from specdec_tui.traces.codec import decode_event, encode_event
 from specdec_tui.traces.header import MARK, VERSION, TraceError, TraceHeader, new_header, read_header_table
 from specdec_tui.traces.summary import summarise
-from specdec_tui.traces.values import BadField, mapping, plain, shown, text
+from specdec_tui.traces.values import BadField, plain, shown
 
 __all__ = ["VERSION", "Trace", "TraceError", "TraceHeader", "new_header", "summarise"]
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Everything that happened on one prompt. `texts` spells token ids that occur as alternatives."""
+    """Everything that happened on one prompt."""
 
     header: TraceHeader
     events: tuple[Event, ...]
-    texts: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def texts(self) -> dict[int, str]:
+        """The texts of the token ids that occur as alternatives."""
+        steps = (event for event in self.events if isinstance(event, Step))
+        return {token: piece for step in steps for token, piece in step.alternatives}
 
 
 def trace_lines(trace: Trace) -> Iterator[str]:
     """The lines of a trace file, each with its line end."""
     header = {f.name: plain(getattr(trace.header, f.name)) for f in fields(TraceHeader)}
     yield _line({MARK: VERSION, **header, "events": len(trace.events)})
-    if trace.texts:
-        yield _line({"texts": {str(index): piece for index, piece in trace.texts.items()}})
     for event in trace.events:
         yield _line(encode_event(event))
 
@@ -48,7 +51,6 @@ def parse_lines(lines: Iterable[str]) -> Trace:
     """A trace from its lines. TraceError says what is wrong, where, and what is allowed."""
     header: TraceHeader | None = None
     expected: Any = None
-    spellings: dict[int, str] = {}
     events: list[Event] = []
     order = _Order()
     for count, line in enumerate(lines, 1):
@@ -57,8 +59,6 @@ def parse_lines(lines: Iterable[str]) -> Trace:
             if header is None:
                 header = read_header_table(table)
                 expected = table.get("events")
-            elif type(table) is dict and "event" not in table and "texts" in table:
-                spellings |= _spellings(mapping(table, "texts"))
             else:
                 event = decode_event(table)
                 order.check(event)
@@ -69,7 +69,7 @@ def parse_lines(lines: Iterable[str]) -> Trace:
         raise TraceError("the file is empty: a trace begins with a header line")
     if type(expected) is int and len(events) < expected:
         raise TraceError(f"the trace was cut off: it holds {len(events)} of its {expected} events")
-    return Trace(header, tuple(events), spellings)
+    return Trace(header, tuple(events))
 
 
 class _Order:
@@ -97,13 +97,6 @@ class _Order:
             raise BadField("event", f"must not come behind 'run_ended' of {shown(event.strategy)}")
         elif isinstance(record, RunEnded):
             self._running[event.strategy] = False
-
-
-def _spellings(table: dict[str, Any]) -> dict[int, str]:
-    for name in table:
-        if not (name.isascii() and name.isdecimal() and len(name) < 17):
-            raise BadField("texts", f"must map token ids to texts, not {shown(name)}")
-    return {int(name): text(table, name) for name in table}
 
 
 def _line(table: dict[str, Any]) -> str:

@@ -57,7 +57,12 @@ def full_events(strategy: str = "speculative") -> tuple[Event, ...]:
             RoundVerified(0, drafts(fates), Token(9, Status.RESAMPLED, 2, 0.5), 0.001, 0.05, 1e-5),
             (" the", "\u2028x", "", "雲\n"),
         ),
-        Step(strategy, RoundVerified(1, drafts([Status.ACCEPTED], 3), None, 0.002, 0.06, 2e-5), (" end",)),
+        Step(
+            strategy,
+            RoundVerified(1, drafts([Status.ACCEPTED], 3), None, 0.002, 0.06, 2e-5),
+            (" end",),
+            alternatives=((7, " the"), (8, "\ud83d")),
+        ),
         Step(
             strategy, RunEnded(EndReason.CONTEXT, "the context is full"), ("\N{REPLACEMENT CHARACTER}",), answer="Since"
         ),
@@ -67,17 +72,15 @@ def full_events(strategy: str = "speculative") -> tuple[Event, ...]:
 
 
 def full_trace(prompt: str = "Why is the sky blue?") -> Trace:
-    return trace_of(full_events(), prompt, texts={7: " the", 8: "\ud83d"})
+    return trace_of(full_events(), prompt)
 
 
-def trace_of(
-    events: tuple[Event, ...], prompt: str = "Why?", *, second: int = 0, texts: dict[int, str] | None = None
-) -> Trace:
+def trace_of(events: tuple[Event, ...], prompt: str = "Why?", *, second: int = 0) -> Trace:
     created = datetime(2026, 11, 28, 12, 0, second, tzinfo=UTC)
     header = new_header(
         prompt, events, pair=PAIR, settings=Settings(gamma=3), environment={"threads": 2}, created=created
     )
-    return Trace(header, events, texts or {})
+    return Trace(header, events)
 
 
 def long_events(strategy: str, rounds: int, gamma: int = 4) -> list[Event]:

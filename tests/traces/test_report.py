@@ -79,14 +79,14 @@ def hostile_trace(text: str) -> Trace:
     events = (
         Step(text, RunStarted(text, 1, 0, 1), prompt_text=text),
         Step(text, Notice(text)),
-        Step(text, PrefillDone(Token(1, Status.SAMPLED, 0), 0.2), (text,)),
+        Step(text, PrefillDone(Token(1, Status.SAMPLED, 0), 0.2), (text,), alternatives=((7, text),)),
         Step(text, RunEnded(EndReason.ERROR, text), (text,), answer=text),
         *full_events()[:-1],
         Finished(),
     )
     models = {"target": {"name": text, text: text}, "drafter": None, "notes": [text]}
     header = TraceHeader(text, text, text, {text: {text: text}}, models, {text: [text]}, {text: {text: text}})
-    return Trace(header, events, {7: text})
+    return Trace(header, events)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

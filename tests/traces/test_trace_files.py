@@ -14,7 +14,7 @@ from specdec_tui.traces.files import read_header, read_trace, write_lines, write
 from specdec_tui.traces.format import TraceError, trace_lines
 
 LINES = [line.encode() for line in trace_lines(full_trace())]
-FIRST = 2  # index of the first event: behind header and texts
+FIRST = 1  # index of the first event: behind the header
 
 
 def changed(index: int, **values: object) -> bytes:
@@ -39,10 +39,10 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "prose": (b"Dear reader\n", "line 1: not JSON: every line of a trace must be one JSON object"),
     "prose without a line end": (b"Dear", "line 1: not JSON: every line of a trace must be one JSON object"),
     "no JSON in the middle": (
-        b"".join([*LINES[:4], b"{oops}\n", *LINES[4:]]),
-        "line 5: not JSON: every line of a trace must be one JSON object",
+        b"".join([*LINES[:3], b"{oops}\n", *LINES[3:]]),
+        "line 4: not JSON: every line of a trace must be one JSON object",
     ),
-    "NaN": (b"".join([*LINES[:2], b'{"event": NaN}\n']), "line 3: not JSON"),
+    "NaN": (b"".join([*LINES[:1], b'{"event": NaN}\n']), "line 2: not JSON"),
     "another JSON": (
         b'{"schema": 1}\n',
         'line 1: not a trace: the first line must be a header object with "specdec_tui_trace": 1',
@@ -58,64 +58,67 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "header with a wrong field": (changed(0, settings=[1]), "line 1: field 'settings' must be an object, not [1]"),
     "unknown event": (
         changed(FIRST, event="run_paused"),
-        "line 3: field 'event' must be one of run_started, capturing, prefill_done, drafts_proposed, round_verified, "
+        "line 2: field 'event' must be one of run_started, capturing, prefill_done, drafts_proposed, round_verified, "
         "notice, run_ended, checked, finished, not 'run_paused'",
     ),
-    "no event": (changed(FIRST, event=None), "line 3: field 'event' is missing"),
+    "no event": (changed(FIRST, event=None), "line 2: field 'event' is missing"),
     "event is no object": (
-        b"".join([*LINES[:2], b"7\n"]),
-        "line 3: field 'event' is missing: a line must be a JSON ob",
+        b"".join([*LINES[:1], b"7\n"]),
+        "line 2: field 'event' is missing: a line must be a JSON ob",
     ),
-    "missing field": (changed(FIRST, gamma=None), "line 3: field 'gamma' is missing"),
-    "wrong type": (changed(FIRST, gamma="4"), "line 3: field 'gamma' must be a whole number from 0 on, not '4'"),
-    "truth for a number": (changed(FIRST, gamma=True), "line 3: field 'gamma' must be a whole number"),
-    "negative time": (changed(FIRST + 3, seconds=-1.5), "line 6: field 'seconds' must be a number from 0 on, not -1.5"),
+    "missing field": (changed(FIRST, gamma=None), "line 2: field 'gamma' is missing"),
+    "wrong type": (changed(FIRST, gamma="4"), "line 2: field 'gamma' must be a whole number from 0 on, not '4'"),
+    "truth for a number": (changed(FIRST, gamma=True), "line 2: field 'gamma' must be a whole number"),
+    "negative time": (changed(FIRST + 3, seconds=-1.5), "line 5: field 'seconds' must be a number from 0 on, not -1.5"),
     "endless number": (
         b"".join(LINES).replace(b'"draft_seconds":0.001', b'"draft_seconds":1e999'),
-        "line 8: field 'draft_seconds' must be a finite number or null, not inf",
+        "line 7: field 'draft_seconds' must be a finite number or null, not inf",
     ),
     "unknown fate": (
         changed_draft(status="lost"),
-        "line 8: field 'status' must be one of pending, accepted, rejected, unverified, resampled, bonus, sampled, "
+        "line 7: field 'status' must be one of pending, accepted, rejected, unverified, resampled, bonus, sampled, "
         "not 'lost'",
     ),
-    "fate of a wrong type": (changed_draft(status=["x"]), "line 8: field 'status' must be one of"),
-    "probability of a wrong type": (changed_draft(p="0.5"), "line 8: field 'p' must be a finite number or null, not"),
-    "token id": (changed_draft(id=-3), "line 8: field 'id' must be a whole number from 0 on, not -3"),
+    "fate of a wrong type": (changed_draft(status=["x"]), "line 7: field 'status' must be one of"),
+    "probability of a wrong type": (changed_draft(p="0.5"), "line 7: field 'p' must be a finite number or null, not"),
+    "token id": (changed_draft(id=-3), "line 7: field 'id' must be a whole number from 0 on, not -3"),
     "insight": (
         changed_draft(insight={"target_top": [[1]]}),
-        "line 8: field 'target_top' must hold pairs [token id, pro",
+        "line 7: field 'target_top' must hold pairs [token id, pro",
     ),
-    "drafts are no list": (changed(FIRST + 5, drafts={}), "line 8: field 'drafts' must be a list, not {}"),
+    "drafts are no list": (changed(FIRST + 5, drafts={}), "line 7: field 'drafts' must be a list, not {}"),
     "too few texts": (
         changed(FIRST + 5, texts=["a"]),
-        "line 8: field 'texts' must hold one text for each of the 4 tokens, not 1",
+        "line 7: field 'texts' must hold one text for each of the 4 tokens, not 1",
     ),
-    "texts of numbers": (changed(FIRST + 5, texts=[1, 2, 3, 4]), "line 8: field 'texts' must be a list of texts"),
-    "unknown reason": (changed(FIRST + 7, reason="bored"), "line 10: field 'reason' must be one of end_token, length,"),
+    "texts of numbers": (changed(FIRST + 5, texts=[1, 2, 3, 4]), "line 7: field 'texts' must be a list of texts"),
+    "unknown reason": (changed(FIRST + 7, reason="bored"), "line 9: field 'reason' must be one of end_token, length,"),
     "before the start": (
-        b"".join([*LINES[:2], LINES[5], *LINES[2:]]),
-        "line 3: field 'event' must not come before 'run_started' of 'speculative'",
+        b"".join([*LINES[:1], LINES[4], *LINES[1:]]),
+        "line 2: field 'event' must not come before 'run_started' of 'speculative'",
     ),
     "behind the end": (
-        b"".join([*LINES[:10], LINES[7]]),
-        "line 11: field 'event' must not come behind 'run_ended' of 'speculative'",
+        b"".join([*LINES[:9], LINES[6]]),
+        "line 10: field 'event' must not come behind 'run_ended' of 'speculative'",
     ),
     "two starts": (
-        b"".join([*LINES[:3], LINES[2]]),
-        "line 4: field 'event' must start a run of 'speculative' only once",
+        b"".join([*LINES[:2], LINES[1]]),
+        "line 3: field 'event' must start a run of 'speculative' only once",
     ),
-    "behind finished": (b"".join([*LINES, LINES[3]]), "line 13: field 'event' must not come behind 'finished'"),
-    "texts without ids": (changed(1, texts={"x": "a"}), "line 2: field 'texts' must map token ids to texts, not 'x'"),
+    "behind finished": (b"".join([*LINES, LINES[2]]), "line 12: field 'event' must not come behind 'finished'"),
+    "alternatives without ids": (
+        changed(FIRST + 5, alternatives={"x": "a"}),
+        "line 7: field 'alternatives' must map token ids to texts, not 'x'",
+    ),
     "cut inside a line": (
         b"".join(LINES)[:-200],
         ": the last line is cut off: the trace was not written to its end",
     ),
     "cut inside a character": (
-        b"".join(LINES[:8])[: b"".join(LINES[:8]).rindex("雲".encode()) + 1],
-        "line 8: the last line is cut off: the trace was not written to its end",
+        b"".join(LINES[:7])[: b"".join(LINES[:7]).rindex("雲".encode()) + 1],
+        "line 7: the last line is cut off: the trace was not written to its end",
     ),
-    "cut between lines": (b"".join(LINES[:6]), "the trace was cut off: it holds 4 of its 10 events"),
+    "cut between lines": (b"".join(LINES[:5]), "the trace was cut off: it holds 4 of its 10 events"),
 }
 
 
