@@ -42,8 +42,8 @@ from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.files import write_trace
 from specdec_tui.traces.format import Trace, new_header
 
-KEYS = {"line": "\x1b[A", "page": "\x1b[5~"}
-PRESSES = 120
+KEYS = {"line": ("\x1b[A", "\x1b[B"), "page": ("\x1b[5~", "\x1b[6~")}  # up, down
+PRESSES, IN_A_ROW = 120, 6
 WAIT_SECONDS = 30.0
 FATES = (Status.ACCEPTED, Status.ACCEPTED, Status.REJECTED, Status.UNVERIFIED)
 
@@ -109,11 +109,11 @@ def open_time(screen: Screen, file: Path, last: str) -> float:
     return time.perf_counter() - begin
 
 
-def scroll(screen: Screen, key: str) -> float:
-    """Paintings per second while one key is pressed over and over."""
+def scroll(screen: Screen, keys: tuple[str, str]) -> float:
+    """Paintings per second while keys are pressed, some up and some down in turn."""
     begin = time.perf_counter()
-    for _ in range(PRESSES):
-        screen.send(key)
+    for press in range(PRESSES):
+        screen.send(keys[press // IN_A_ROW % 2])
         if not painted(screen):
             raise TimeoutError("a key was not painted")
     return PRESSES / (time.perf_counter() - begin)
@@ -147,7 +147,7 @@ def main() -> int:
             time.sleep(1.0)
             while screen.read(0.1):
                 pass
-            rates = ", ".join(f"{name} by {name} {scroll(screen, key):.0f}" for name, key in KEYS.items())
+            rates = ", ".join(f"{name} by {name} {scroll(screen, keys):.0f}" for name, keys in KEYS.items())
             print(f"{view:<8} paintings/s              {rates}", flush=True)
             screen.send("v")
         screen.send("\x11")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -67,7 +68,8 @@ def _encode_insight(insight: Insight) -> dict[str, Any]:
     for name in ALTERNATIVES:
         pairs = getattr(insight, name)
         if pairs:
-            table[name] = [[index, p if p - p == 0 else None] for index, p in pairs]
+            # Flat, since a long trace has millions of them: lists of two would take twice the time to read.
+            table[name] = [value for index, p in pairs for value in (index, p if p - p == 0 else None)]
     return table
 
 
@@ -85,12 +87,12 @@ def _decode_insight(table: Any) -> Insight:
 
 
 def _decode_alternatives(table: Mapping[str, Any], name: str) -> tuple[tuple[int, float], ...]:
-    pairs = table[name]
-    if type(pairs) is not list:
-        raise BadField(name, f"must be a list, not {shown(pairs)}")
-    found: list[tuple[int, float]] = []
-    for pair in pairs:
-        if type(pair) is not list or len(pair) != 2 or type(pair[0]) is not int or not 0 <= pair[0] <= MOST:
-            raise BadField(name, f"must hold pairs [token id, probability], not {shown(pair)}")
-        found.append((pair[0], checked_number(name, pair[1]) or 0.0))
-    return tuple(found)
+    flat = table[name]
+    if type(flat) is not list or len(flat) % 2:
+        raise BadField(name, f"must be a list of token ids, each with its probability behind it, not {shown(flat)}")
+    ids, chances = flat[::2], flat[1::2]
+    if not set(map(type, ids)) <= {int} or (ids and not 0 <= min(ids) <= max(ids) <= MOST):
+        raise BadField(name, f"must have a token id at every other place, not {shown(ids)}")
+    if not set(map(type, chances)) <= {float} or not math.isfinite(sum(chances)):
+        chances = [checked_number(name, value) or 0.0 for value in chances]
+    return tuple(zip(ids, chances, strict=True))

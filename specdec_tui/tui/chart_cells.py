@@ -162,14 +162,17 @@ def _compact_latency(figures: RunFigures, width: int) -> Line:
     drafts = [record.draft_seconds for record in latest]
     verifies = [_target_side(record) for record in latest]
     top = round(max([*drafts, *verifies], default=0.0) * 1e9)
-    line: Line = [(f"ms, last {len(latest)}".ljust(_LABEL), Ink.LABEL)]
     series = [("verify ", verifies, Ink.VERIFYING)]
     if figures.drafted:
         series.insert(0, ("draft ", drafts, Ink.DRAFTING))
     means = [ms_text(_mean(sum(times), len(times))) for _, times, _ in series]
-    said = cells(line) + sum(len(name) + len(mean) + 3 for (name, _, _), mean in zip(series, means, strict=True)) - 2
+    numbers = sum(len(name) + len(mean) + 3 for (name, _, _), mean in zip(series, means, strict=True)) - 2
+    label = f"ms, last {len(latest)}".ljust(_LABEL)
+    if len(label) + numbers > width:  # a number cut short would be another number
+        label = "ms "
+    line: Line = [(label, Ink.LABEL)]
     # The newest rounds, as many of both sides as there is room for; means are of all ten.
-    count = (width - said) // len(series)
+    count = (width - len(label) - numbers) // len(series)
     for (name, times, ink), mean in zip(series, means, strict=True):
         gap = "" if len(line) == 1 else "  "
         bars = sparkline([round(t * 1e9) for t in times[-count:]], top) if count > 0 else ""

@@ -91,7 +91,8 @@ def gauge_lines(
     lines = [] if is_target else [_acceptance(figures, window, width), _speedup(figures, window, baseline, width)]
     lines.append(_speed(figures, window, None if is_target else baseline, width))
     if is_target:
-        lines.append([("no drafts to judge: the baseline of the other panes", Ink.LABEL)])
+        said = "no drafts to judge: the baseline of the other panes"
+        lines.append([(said if len(said) <= width else "no drafts to judge", Ink.LABEL)])
     return lines
 
 

@@ -133,8 +133,8 @@ COMMANDS: tuple[Command, ...] = (
         argument="a speed: 1 is true time, 0.1 ten times slower",
         values=("1", "0.1", "0.25", "0.5", "2", "4"),
     ),
-    Command("slower race", "half the speed of the race", "race_speed(-1)", "comma", group="Race"),
-    Command("faster race", "twice the speed of the race", "race_speed(1)", "full_stop", group="Race"),
+    Command("slower race", "half the speed of the race", "race_speed(-1)", "comma"),
+    Command("faster race", "twice the speed of the race", "race_speed(1)", "full_stop"),
     Command("history", "runs that were kept: open, race, compare, export, delete", "history", "h", footer="History"),
     Command("open trace", "open a trace file", "open_trace", argument="a file", in_palette=True),
     Command(
@@ -191,6 +191,7 @@ def bindings(*scopes: str) -> list[Binding]:
             id=command.id,
             group=_GROUPS.get(command.group),
         )
-        for command in COMMANDS
+        # Those that count anywhere come first: the footer shows them at any width.
+        for command in sorted(COMMANDS, key=lambda command: command.scope != ANYWHERE)
         if command.keys and command.scope in scopes
     ]

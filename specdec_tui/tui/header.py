@@ -76,7 +76,9 @@ def _each(values: object) -> str:
 
 def size(count: int) -> str:
     """Bytes for people, in powers of ten."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+    if count >= 1e9:
+        return f"{count / 1e9:.1f} GB"
+    return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
 
 
 def local_time(moment: str) -> str:

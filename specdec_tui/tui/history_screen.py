@@ -187,8 +187,9 @@ def _pair(header: TraceHeader) -> str:
 
 
 def _best(header: TraceHeader) -> str:
-    """The fastest strategy and its speedup."""
-    rated = [(figures["speedup"], name) for name, figures in header.strategies.items() if figures.get("speedup")]
+    """The fastest strategy beside the target, and its speedup."""
+    others = {name: figures for name, figures in header.strategies.items() if name != "target"}
+    rated = [(figures["speedup"], name) for name, figures in others.items() if figures.get("speedup")]
     if not rated:
         return f"{len(header.strategies)} strategies"
     speedup, name = max(rated)

@@ -18,7 +18,7 @@ from specdec_tui.benchmark.environment import describe_environment
 from specdec_tui.decoding.records import Event, RunStarted, Step
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, SettingError, Settings, parse_speed
-from specdec_tui.traces.files import read_trace
+from specdec_tui.traces.files import read_trace, write_lines
 from specdec_tui.traces.format import Trace, TraceError, new_header
 from specdec_tui.traces.store import TraceStore
 from specdec_tui.tui.export_screen import ExportScreen, Target
@@ -44,6 +44,14 @@ class TraceRead(Message):
     def __init__(self, path: Path, found: Trace | TraceError, race: bool) -> None:
         super().__init__()
         self.path, self.found, self.race = path, found, race
+
+
+class Exported(Message):
+    """A file was written, or could not be."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__()
+        self.path, self.problem = path, problem
 
 
 class PlaybackApp(TextActions):
@@ -139,12 +147,18 @@ class PlaybackApp(TextActions):
             self.header.pair = trace.header.pair()
         self.last_prompt = trace.header.prompt
         self._opened = _title(trace)
+        self._show_whole(trace)
+        self.grid.show_start()
+        self._settle()
+
+    def _show_whole(self, trace: Trace) -> None:
         self._fill(trace, trace.events)
+        self._show_table()
+
+    def _show_table(self) -> None:
         results = self.grid.results
         self.table.show([(r.strategy, r.figures, r.lossless) for r in results])
         self.table.display = len(results) > 1
-        self.grid.show_start()
-        self._settle()
 
     @property
     def _state(self) -> State:
@@ -193,12 +207,23 @@ class PlaybackApp(TextActions):
             self.push_screen(ExportScreen(trace, kind), write)
 
     def _write(self, trace: Trace, target: Target, picture: str) -> None:
-        try:
-            target.path.write_text(target.text_of(trace, picture), encoding="utf-8")
-        except OSError as error:
-            self.say(f"Not exported: {target.path}: {error.strerror}", "error", timeout=20)
+        """In a thread of its own: a report of a long run takes a second."""
+
+        def write() -> None:
+            try:
+                write_lines(target.path, [target.text_of(trace, picture)])
+                problem = ""
+            except TraceError as error:
+                problem = str(error)
+            self.post_message(Exported(target.path, problem))
+
+        threading.Thread(target=write, daemon=True).start()
+
+    def on_exported(self, message: Exported) -> None:
+        if message.problem:
+            self.say(f"Not exported: {message.problem}", "error", timeout=20)
         else:
-            self.say(f"Exported to {target.path}", timeout=10)
+            self.say(f"Exported to {message.path}", timeout=10)
 
     # Racing
 
@@ -235,7 +260,9 @@ class PlaybackApp(TextActions):
         self.race = Race(trace.events, speed)
         self._fill(trace)
         for pane in self.grid.shown:
-            pane.set_baseline(baseline)
+            if pane.strategy != "target":  # it has no speed to reach but its own
+                pane.set_baseline(baseline)
+        self.table.display = False  # it knows the winner
         self._race_time = monotonic()
         self._race_timer = self.set_interval(RACE_SECONDS, self._advance_race)
 
@@ -250,13 +277,14 @@ class PlaybackApp(TextActions):
         if race.over:
             self._stop_race()
             self.grid.deliver([event for event in trace.events if not isinstance(event, Step)])
+            self._show_table()
         self.run_line.update(self._run_line())
 
     def _end_race(self) -> None:
         """Stop where it is, and show the whole run again."""
         self._stop_race()
         if self.trace is not None:
-            self._fill(self.trace, self.trace.events)
+            self._show_whole(self.trace)
 
     def _stop_race(self) -> None:
         self.race = None

@@ -83,8 +83,16 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "probability of a wrong type": (changed_draft(p="0.5"), "line 7: field 'p' must be a finite number or null, not"),
     "token id": (changed_draft(id=-3), "line 7: field 'id' must be a whole number from 0 on, not -3"),
     "insight": (
-        changed_draft(insight={"target_top": [[1]]}),
-        "line 7: field 'target_top' must hold pairs [token id, pro",
+        changed_draft(insight={"target_top": [1]}),
+        "line 7: field 'target_top' must be a list of token ids, each with its probability behind it, not [1]",
+    ),
+    "insight of texts": (
+        changed_draft(insight={"target_top": ["a", 0.5]}),
+        "line 7: field 'target_top' must have a token id at every other place, not ['a']",
+    ),
+    "probability of a wrong type in an insight": (
+        changed_draft(insight={"target_top": [7, "0.5"]}),
+        "line 7: field 'target_top' must be a finite number or null, not '0.5'",
     ),
     "drafts are no list": (changed(FIRST + 5, drafts={}), "line 7: field 'drafts' must be a list, not {}"),
     "too few texts": (

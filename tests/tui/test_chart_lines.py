@@ -157,7 +157,17 @@ def test_a_row_of_text_says_what_a_chart_would() -> None:
 @pytest.mark.parametrize("width", [30, 40, 57, 76])
 def test_a_row_of_text_fits_its_width(chart: Chart, width: int) -> None:
     run = run_of(*[("a" * 15 + "r", 0.01, 0.02)] * 30)
-    assert cells(compact_chart(chart, run, width)) <= max(width, 45 if chart is Chart.LATENCY else 0)
+    assert cells(compact_chart(chart, run, width)) <= width
+
+
+def test_numbers_are_never_cut_where_a_pane_is_narrow() -> None:
+    run = run_of(("aa", 0.0483, 0.1013), ("ar", 0.0483, 0.1013))
+    for width in range(30, 60):
+        line = text(compact_chart(Chart.LATENCY, run, width))
+        assert len(line.rstrip()) <= width and "verify 101.3 " in line + " ", line
+    for width in range(22, 60):
+        assert "no drafts to judge" in " ".join(gauges(TARGET, None, True, width))
+        assert all(len(line) <= width for line in gauges(TARGET, None, True, width)[-1:])
 
 
 @pytest.mark.parametrize("chart", list(Chart))

@@ -102,3 +102,19 @@ def test_nothing_destructive_comes_first_in_the_empty_palette() -> None:
 
 def test_hostile_words_are_only_text() -> None:
     assert isinstance(rows("gamma [/x]\x1b[31m")[0].does, Refuse)
+
+
+def test_commands_take_an_argument_behind_their_name() -> None:
+    assert rows("race 0.3")[0].does == Act("race('0.3')")
+    assert rows("view charts")[0].does == Act("cycle_view('charts')")
+    assert [row.text for row in rows("view t")][:3] == ["view t", "view text", "view tree"]
+    assert rows("export html /tmp/a (b).html")[0].does == Act("export('html /tmp/a (b).html')")
+    assert rows("open trace it's.jsonl")[0].does == Act('open_trace("it\'s.jsonl")')
+
+
+def test_without_its_argument_a_command_says_what_it_takes() -> None:
+    texts = [row.text for row in rows("race ")]
+    assert "race 0.5" in texts and "race …" in texts
+    (asked,) = [row for row in rows("open trace ") if row.text == "open trace …"]
+    assert asked.does == Refuse("open trace: give a file")
+    assert rows("race")[0].does == Act("race")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 from scripted_engine import ScriptedEngine
@@ -181,6 +183,7 @@ async def test_exports_are_written_where_they_are_wanted_and_never_over_a_file_u
         for kind, begins in (("json", "{"), ("csv", "strategy"), ("svg", "<svg"), ("html", "<!doctype html")):
             file = tmp_path / f"out.{kind}"
             app.action_export(f"{kind} {file}")
+            await until(pilot, lambda file=file: any(file.name in text for text in toasts(app)), kind)
             assert file.read_text(encoding="utf-8").lower().startswith(begins)
         assert json.loads((tmp_path / "out.json").read_text())
         app.action_export("pdf x")
@@ -229,3 +232,33 @@ async def test_a_run_under_way_when_the_app_is_left_is_kept() -> None:
         assert read_trace(path).header.strategies["target"]["rounds"] == 5
         engine.step(10_000)
         await until(pilot, lambda: not app.running)
+
+
+async def test_a_replay_needs_neither_torch_nor_a_model(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        (path,) = await kept(pilot)
+    code = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from specdec_tui.session import LocalEngine\n"
+        "from specdec_tui.settings import ModelChoice, Settings\n"
+        "from specdec_tui.traces.files import read_trace\n"
+        "from specdec_tui.tui.app import SpecdecApp\n"
+        "from specdec_tui.tui.playback import Replay\n"
+        "async def main():\n"
+        "    replay = Replay(read_trace(Path(sys.argv[1])))\n"
+        "    app = SpecdecApp(LocalEngine(), Settings(), ModelChoice(), replay=replay)\n"
+        "    async with app.run_test(size=(120, 40)) as pilot:\n"
+        "        while app.trace is None:\n"
+        "            await pilot.pause(0.05)\n"
+        "        await pilot.press('v', 'v', 'v', 'i', 'escape', 'R', 'R')\n"
+        "        print(app.grid.panes['target'].plain_text)\n"
+        "asyncio.run(main())\n"
+        "print(sorted({'torch', 'transformers', 'numba'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    *shown_text, modules = done.stdout.strip().splitlines()
+    assert "\n".join(shown_text) == app.grid.panes["target"].plain_text.strip()
+    assert modules == "[]"
