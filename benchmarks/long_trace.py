@@ -71,7 +71,7 @@ ALTERNATIVES = tuple((token, f" w{token}") for token in range(10))
 
 def a_trace(tokens: int, with_insight: bool) -> Trace:
     """`tokens` new tokens over all strategies."""
-    top = tuple((token, 0.5 / 2**token) for token in range(10))
+    top = tuple((token, float(f"{0.53 / 1.9**token:.5g}")) for token in range(10))
     insight = Insight(1.25, 1.5, top, top) if with_insight else None
     events: list[Event] = [s for name in STRATEGIES for s in rounds(name, tokens // len(STRATEGIES), insight)]
     events += [Checked(name, Lossless(LosslessStatus.IDENTICAL)) for name in STRATEGIES]

@@ -10,6 +10,7 @@ import torch
 from specdec_tui.decoding.records import Insight
 
 MOST_ALTERNATIVES = 10
+DIGITS = 5  # significant ones of a figure: a kept run has millions, and no eye tells more apart
 
 Alternatives = tuple[tuple[int, float], ...]
 
@@ -38,13 +39,17 @@ def with_residual(insight: Insight, rest: torch.Tensor) -> Insight:
 
 
 def _describe(p: torch.Tensor) -> list[tuple[float, Alternatives]]:
-    entropies = torch.special.entr(p).sum(-1).tolist()
+    entropies = [_rounded(entropy) for entropy in torch.special.entr(p).sum(-1).tolist()]
     return list(zip(entropies, _alternatives(p), strict=True))
 
 
 def _alternatives(p: torch.Tensor) -> list[Alternatives]:
     values, ids = p.topk(min(MOST_ALTERNATIVES, p.shape[-1]))
     return [
-        tuple((token, value) for token, value in zip(row_ids, row, strict=True) if value > 0)
+        tuple((token, _rounded(value)) for token, value in zip(row_ids, row, strict=True) if value > 0)
         for row_ids, row in zip(ids.tolist(), values.tolist(), strict=True)
     ]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

@@ -92,9 +92,9 @@ def test_insight_tells_entropies_and_alternatives_of_both_models() -> None:
             p = sampler.probabilities(target.row(drafted))
             q = sampler.probabilities(model.row(drafted))
             assert seen is not None
-            assert seen.target_entropy == pytest.approx(float(torch.special.entr(p).sum()), abs=1e-5)
-            assert seen.drafter_entropy == pytest.approx(float(torch.special.entr(q).sum()), abs=1e-5)
-            assert dict(seen.target_top)[int(p.argmax())] == pytest.approx(float(p.max()))
+            assert seen.target_entropy == pytest.approx(float(torch.special.entr(p).sum()), rel=1e-4)
+            assert seen.drafter_entropy == pytest.approx(float(torch.special.entr(q).sum()), rel=1e-4)
+            assert dict(seen.target_top)[int(p.argmax())] == pytest.approx(float(p.max()), rel=1e-4)
             assert len(seen.target_top) == len(seen.drafter_top) == 3
             assert seen.drafter_top[0][1] == max(value for _, value in seen.drafter_top)
             drafted.append(token.id)
