@@ -119,6 +119,12 @@ def scroll(screen: Screen, keys: tuple[str, str]) -> float:
     return PRESSES / (time.perf_counter() - begin)
 
 
+def leave(screen: Screen) -> None:
+    screen.send("\x11")
+    while screen.process.poll() is None:
+        screen.read(0.1)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=20_000)
@@ -135,32 +141,27 @@ def main() -> int:
         environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
         environment |= {"TERM": "xterm-256color", "SPECDEC_TUI_CONFIG": str(Path(folder) / "config.toml")}
         environment["SPECDEC_TUI_DATA_DIR"] = str(Path(folder) / "data")
-        screen = Screen([sys.executable, __file__, "--child"], environment, 120, 40)
-        screen.watch(lambda seen: shows("ready", seen), WAIT_SECONDS)
         print(f"{options.tokens} tokens, {file.stat().st_size / 1e6:.1f} MB")
-        print(f"opened in a running app          {open_time(screen, file, last):.2f} s", flush=True)
-        screen.send("\x1b")
-        time.sleep(0.5)
-        screen.send("z")
-        painted(screen)
-        for view in ("text", "rounds", "tree"):
-            time.sleep(1.0)
-            while screen.read(0.1):
-                pass
-            rates = ", ".join(f"{name} by {name} {scroll(screen, keys):.0f}" for name, keys in KEYS.items())
-            print(f"{view:<8} paintings/s              {rates}", flush=True)
-            screen.send("v")
-        screen.send("\x11")
-        while screen.process.poll() is None:
-            screen.read(0.1)
-        command = [sys.executable, "-m", "specdec_tui", "replay", str(file)]
+        with Screen([sys.executable, __file__, "--child"], environment, 120, 40) as screen:
+            screen.watch(lambda seen: shows("ready", seen), WAIT_SECONDS)
+            print(f"opened in a running app          {open_time(screen, file, last):.2f} s", flush=True)
+            screen.send("\x1b")
+            time.sleep(0.5)
+            screen.send("z")
+            painted(screen)
+            for view in ("text", "rounds", "tree"):
+                time.sleep(1.0)
+                while screen.read(0.1):
+                    pass
+                rates = ", ".join(f"{name} by {name} {scroll(screen, keys):.0f}" for name, keys in KEYS.items())
+                print(f"{view:<8} paintings/s              {rates}", flush=True)
+                screen.send("v")
+            leave(screen)
         begin = time.perf_counter()
-        screen = Screen(command, environment, 120, 40)
-        screen.watch(lambda seen: shows(last, seen), WAIT_SECONDS)
-        print(f"specdec-tui replay, from launch  {time.perf_counter() - begin:.2f} s")
-        screen.send("\x11")
-        while screen.process.poll() is None:
-            screen.read(0.1)
+        with Screen([sys.executable, "-m", "specdec_tui", "replay", str(file)], environment, 120, 40) as screen:
+            screen.watch(lambda seen: shows(last, seen), WAIT_SECONDS)
+            print(f"specdec-tui replay, from launch  {time.perf_counter() - begin:.2f} s")
+            leave(screen)
     return 0
 
 

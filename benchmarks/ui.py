@@ -132,6 +132,14 @@ class Screen:
         if hasattr(self, "process"):
             self.process.send_signal(28)  # SIGWINCH: the child is no job of this terminal
 
+    def __enter__(self) -> Screen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing hangs up on the child: it has no controlling terminal."""
+        self.process.kill()
+        self.process.wait()
+
     def send(self, text: str) -> None:
         os.write(self.master, text.encode())
 
@@ -182,23 +190,23 @@ def measure(tokens: int) -> int:
         environment["SPECDEC_TUI_DATA_DIR"] = str(Path(folder) / "data")
         command = [sys.executable, __file__, "--child", str(report), "--tokens", str(tokens)]
         began = time.perf_counter()
-        screen = Screen(command, environment, 120, 40)
-        if screen.watch(lambda seen: "target" in seen, 60) is None:
-            print("the app did not come up", file=sys.stderr)
-            return 1
-        usable = time.perf_counter() - began
-        screen.watch(lambda seen: "running" in seen, 60)
-        start = time.perf_counter()
-        screen.watch(lambda _seen: False, 1)
-        keys = latencies(screen)
-        for size in SIZES:
-            screen.resize(*size)
-            screen.watch(lambda _seen: False, 0.5)
-        screen.watch(lambda seen: "ready" in seen, tokens * len(STRATEGIES) / TOKENS_PER_SECOND * 3)
-        seconds = time.perf_counter() - start
-        screen.send("\x11")
-        while screen.process.poll() is None:
-            screen.read(0.1)
+        with Screen(command, environment, 120, 40) as screen:
+            if screen.watch(lambda seen: "target" in seen, 60) is None:
+                print("the app did not come up", file=sys.stderr)
+                return 1
+            usable = time.perf_counter() - began
+            screen.watch(lambda seen: "running" in seen, 60)
+            start = time.perf_counter()
+            screen.watch(lambda _seen: False, 1)
+            keys = latencies(screen)
+            for size in SIZES:
+                screen.resize(*size)
+                screen.watch(lambda _seen: False, 0.5)
+            screen.watch(lambda seen: "ready" in seen, tokens * len(STRATEGIES) / TOKENS_PER_SECOND * 3)
+            seconds = time.perf_counter() - start
+            screen.send("\x11")
+            while screen.process.poll() is None:
+                screen.read(0.1)
         held = json.loads(report.read_text())
     expected = "".join(word(place) for place in range(1 + (tokens - 1) // 4 * 4))
     lost = [name for name in STRATEGIES if held[name] != expected]
