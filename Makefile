@@ -18,7 +18,7 @@ run: $(VENV)/.run
 	@$(BIN)/specdec-tui $(ARGS)
 
 test: $(VENV)/.dev lint
-	OMP_NUM_THREADS=2 $(BIN)/python -m pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=2 GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
