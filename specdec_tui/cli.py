@@ -21,6 +21,7 @@ from specdec_tui.settings import (
     Settings,
     flag_of,
     format_value,
+    parse_path,
     parse_speed,
     resolve,
 )
@@ -177,7 +178,7 @@ def _replay(options: argparse.Namespace) -> int:
     settings, choice = _resolved(options)
     speed = None if options.race is None else parse_speed(options.race)
     try:
-        trace = read_trace(Path(options.file).expanduser())
+        trace = read_trace(parse_path(options.file))
     except TraceError as error:
         print(f"specdec-tui: {error}", file=sys.stderr)
         return USAGE_ERROR

@@ -219,6 +219,14 @@ def parse_speed(text: str) -> float:
     return value
 
 
+def parse_path(text: str) -> Path:
+    """A file as a user names it, `~` taken for a home. SettingError with one clear line."""
+    try:
+        return Path(text.strip()).expanduser()
+    except RuntimeError:
+        raise SettingError(f"{_quoted(text)}: there is no such home folder") from None
+
+
 def format_value(value: Any) -> str:
     """The text that `parse_value` reads back to `value`."""
     if isinstance(value, bool):

@@ -12,7 +12,7 @@ from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.decoding.records import Event
 from specdec_tui.settings import Settings, format_value, parse_value
 from specdec_tui.traces.summary import summarise
-from specdec_tui.traces.values import BadField, mapping, plain, text, whole
+from specdec_tui.traces.values import BadField, checked_number, mapping, plain, text, whole
 
 VERSION = 1
 MARK = "specdec_tui_trace"
@@ -84,6 +84,40 @@ def new_header(
     )
 
 
+_FIGURES = (
+    "prompt_tokens",
+    "new_tokens",
+    "gamma",
+    "prefill_seconds",
+    "capture_seconds",
+    "decode_seconds",
+    "decode_tokens_per_second",
+    "speedup",
+    "rounds",
+    "drafted",
+    "accepted",
+    "rejected",
+    "unverified",
+    "acceptance_rate",
+    "tokens_per_target_call",
+    "draft_seconds",
+    "verify_seconds",
+    "other_seconds",
+    "cost_ratio",
+    "verify_ratio",
+    "predicted_speedup",
+)
+
+
+def _check_figures(table: dict[str, Any]) -> None:
+    """BadField where a figure that lists and comparisons show is no number, or the verdict no verdict."""
+    for name in _FIGURES:
+        if name in table:
+            checked_number(name, table[name])
+    if table.get("lossless") is not None:
+        text(mapping(table, "lossless"), "status")
+
+
 def read_header_table(table: Any) -> TraceHeader:
     """The header of a parsed first line. TraceError when it is none, damaged, or of a newer version."""
     version = table.get(MARK) if type(table) is dict else None
@@ -98,7 +132,7 @@ def read_header_table(table: Any) -> TraceHeader:
     try:
         strategies = mapping(table, "strategies")
         for name in strategies:
-            mapping(strategies, name)
+            _check_figures(mapping(strategies, name))
         return TraceHeader(
             text(table, "created"),
             text(table, "app"),

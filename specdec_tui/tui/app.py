@@ -24,6 +24,7 @@ from specdec_tui.tui.commands import ANYWHERE, APP, VIEWS, bindings
 from specdec_tui.tui.comparison import ComparisonTable
 from specdec_tui.tui.compositor import SparingScreen
 from specdec_tui.tui.config_store import save_settings
+from specdec_tui.tui.find_bar import FindBar
 from specdec_tui.tui.header import Header
 from specdec_tui.tui.help_screen import HelpScreen
 from specdec_tui.tui.inspecting_app import BESIDE
@@ -67,6 +68,11 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
         self.side_bar: SideBar | None = None
         self._left_for_side_bar: Widget | None = None
         self._pressed_stop = -SECOND_PRESS_SECONDS
+
+    @property
+    def escape_to_minimize(self) -> bool:
+        """Escape closes what is open in a maximised pane first."""
+        return super().escape_to_minimize and not self.query(FindBar)
 
     def get_default_screen(self) -> SparingScreen:
         return SparingScreen()
@@ -190,7 +196,7 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
         if not self.grid.results:
             self.say("The table compares strategies after a run")
             return
-        self.table.show([(r.strategy, r.figures, r.lossless) for r in self.grid.results])
+        self.table.show(self.finished_rows)
         self.table.display = not self.table.display
 
     def action_change_gamma(self, step: int) -> None:

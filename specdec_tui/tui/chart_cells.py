@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from specdec_tui.decoding.figures import RunFigures
-from specdec_tui.decoding.records import RoundVerified
 from specdec_tui.tui.chart_layout import Chart
 from specdec_tui.tui.chart_lines import (
     Ink,
@@ -42,7 +41,7 @@ def full_chart(
         case Chart.SPEED:
             return [_speed_heading(figures, baseline, width)]
         case Chart.LENGTHS:
-            titles = ("accepted drafts of a round, share of rounds", "accepted drafts of a round", "accepted")
+            titles = ("accepted drafts, share of the rounds that had any", "accepted, rounds with drafts", "accepted")
             shares = length_shares(figures), length_shares(window)
             rows = [(str(i), run, now, Ink.RUN) for i, (run, now) in enumerate(_paired(*shares))]
         case Chart.POSITIONS:
@@ -113,18 +112,14 @@ def ms_text(seconds: float) -> str:
     return f"{ms:.2f}" if ms < 1 else f"{ms:.1f}" if ms < 1000 else f"{ms:.0f}"
 
 
-def _target_side(record: RoundVerified) -> float:
-    return record.verify_seconds + record.other_seconds
-
-
 def _latency(figures: RunFigures, window: RunFigures, width: int, height: int) -> list[Line]:
     """A bar for each of the last rounds, drafting then verifying, and the means of the window and of the run."""
     means = [
-        (name, _mean(run.draft_seconds, run.rounds), _mean(run.verify_seconds + run.other_seconds, run.rounds))
+        (name, _mean(run.draft_seconds, run.rounds), _mean(run.verify_seconds, run.rounds))
         for name, run in ((recent_name(window), window), ("run", figures))
     ]
     latest = figures.course.latest(min(LATEST_ROUNDS, max(0, height - 1 - len(means))))
-    rows = [(str(record.round + 1), record.draft_seconds, _target_side(record)) for record in latest]
+    rows = [(str(record.round + 1), record.draft_seconds, record.verify_seconds) for record in latest]
     rows = (rows + means)[: max(0, height - 1)]
     label = max(len(name) for name, *_ in rows) if rows else 0
     room = max(0, width - label - 1 - 7 - 8)
@@ -160,7 +155,7 @@ def _mean(total: float, count: int) -> float:
 def _compact_latency(figures: RunFigures, width: int) -> Line:
     latest = figures.course.latest(LATEST_ROUNDS)
     drafts = [record.draft_seconds for record in latest]
-    verifies = [_target_side(record) for record in latest]
+    verifies = [record.verify_seconds for record in latest]
     top = round(max([*drafts, *verifies], default=0.0) * 1e9)
     series = [("verify ", verifies, Ink.VERIFYING)]
     if figures.drafted:

@@ -65,9 +65,11 @@ class ComparisonTable(DataTable[Text]):
             self.add_column(Text(column, justify="left" if column in _WORDS else "right"), key=column)
         baseline = next((figures for name, figures, _ in rows if name == "target"), None)
         ratios = [_ratio(name, figures, baseline) for name, figures, _ in rows]
-        best = max((ratio for ratio in ratios if ratio is not None), default=None)
+        best = max(
+            (r for (name, *_), r in zip(rows, ratios, strict=True) if r is not None and name != "drafter"), default=None
+        )
         for (name, figures, lossless), ratio in zip(rows, ratios, strict=True):
-            is_best = ratio is not None and ratio == best and ratio > 1
+            is_best = ratio is not None and ratio == best and ratio > 1 and name != "drafter"  # it writes another text
             self.add_row(*self._cells(name, figures, lossless, ratio, is_best))
 
     def _cells(

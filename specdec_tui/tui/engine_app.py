@@ -10,11 +10,12 @@ from textual.notifications import SeverityLevel
 from textual.widgets import Static
 
 from specdec_tui.backends.pair import PairInfo, Progress
-from specdec_tui.decoding.records import Event, Finished
+from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.records import Event, Finished, RunEnded, Step
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.tui.collector import collect_everything
-from specdec_tui.tui.comparison import ComparisonTable
+from specdec_tui.tui.comparison import ComparisonTable, Row
 from specdec_tui.tui.engine_thread import EngineThread, JobEnded
 from specdec_tui.tui.header import Header, State, one_row
 from specdec_tui.tui.key_order import KeysInOrder
@@ -168,7 +169,7 @@ class EngineApp(KeysInOrder):
 
     def _finished(self, finished: Finished) -> None:
         results = self.grid.results
-        self.table.show([(r.strategy, r.figures, r.lossless) for r in results])
+        self.table.show(self.finished_rows)
         self.table.display = len(results) > 1 and not finished.cancelled
         self.grid.show_start()
         if self._chat and any(result.figures.new_tokens for result in results):
@@ -207,8 +208,17 @@ class EngineApp(KeysInOrder):
         if not batch:
             return
         self._events += batch
+        ended = any(isinstance(event, Step) and isinstance(event.record, RunEnded) for event in batch)
         if (finished := self.grid.deliver(batch)) is not None:
             self._finished(finished)
+        elif ended and self.table.display:
+            self.table.show(self.finished_rows)
+
+    @property
+    def finished_rows(self) -> list[Row]:
+        """The rows of the comparison table: of runs at work there are no figures to compare yet."""
+        results = self.grid.results
+        return [(r.strategy, r.figures if r.figures.end is not None else RunFigures(), r.lossless) for r in results]
 
     def _job_ended(self, job: int, error: str) -> None:
         self.header.progress = None
@@ -233,7 +243,10 @@ class EngineApp(KeysInOrder):
         self.prompt_box.cursor_blink = self._run is None  # each blink is a painting
         self.run_line.update(self._run_line())
         self.run_line.display = bool(self.waiting or self.last_prompt)
-        self.prompt_box.border_subtitle = summary(self.settings, self._turns)
+        self.prompt_box.border_subtitle = self._summary()
+
+    def _summary(self) -> Content | str:
+        return summary(self.settings, self._turns)
 
     def _run_line(self) -> Content:
         if self.waiting:

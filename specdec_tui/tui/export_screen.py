@@ -15,6 +15,7 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from specdec_tui.settings import parse_path
 from specdec_tui.traces.export import as_csv, as_json
 from specdec_tui.traces.format import Trace
 from specdec_tui.traces.report import as_html
@@ -44,10 +45,17 @@ class Target:
             raise ValueError(f"export: '{kind}' is not valid: give one of {', '.join(EXPORTS)}")
         if not name.strip():
             raise ValueError("export: give the name of a file")
-        path = Path(name.strip()).expanduser()
-        if path.is_dir() or not path.parent.is_dir():
-            reason = "is a folder" if path.is_dir() else f"is in a folder that does not exist: {path.parent}"
-            raise ValueError(f"export: {path} {reason}: give a file in an existing folder")
+        path = parse_path(name)
+        try:
+            path = path.resolve()  # a link stays one, and what it points to is written
+            if path.is_dir() or not path.parent.is_dir():
+                reason = "is a folder" if path.is_dir() else f"is in a folder that does not exist: {path.parent}"
+                raise ValueError(f"export: {path} {reason}: give a file in an existing folder")
+            if path.exists() and not path.is_file():
+                raise ValueError(f"export: {path} is a device, not a file: give a file in an existing folder")
+        except (OSError, RuntimeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ValueError(f"export: {name[:60]}: {reason}: give a file in an existing folder") from None
         return cls(kind, path)
 
     def text_of(self, trace: Trace, picture: str) -> str:
@@ -75,8 +83,9 @@ class ExportScreen(Dialog[Target]):
         Binding("up", "move('cursor_up')", show=False, priority=True),
     ]
 
-    def __init__(self, trace: Trace, kind: str = "") -> None:
+    def __init__(self, trace: Trace, kind: str = "", name: str = "") -> None:
         super().__init__()
+        self._wanted = name
         self._trace = trace
         self._kind = kind if kind in EXPORTS else EXPORTS[-1]
         self._asked = ""
@@ -95,12 +104,19 @@ class ExportScreen(Dialog[Target]):
             )
             kinds.can_focus = False
             yield kinds
-            yield Input(proposed_name(self._trace, self._kind), id="export-file", compact=True, select_on_focus=False)
+            yield Input(
+                self._wanted or proposed_name(self._trace, self._kind),
+                id="export-file",
+                compact=True,
+                select_on_focus=False,
+            )
             yield Static("", id="export-note", markup=False)
 
     def on_mount(self) -> None:
         self.query_one(OptionList).highlighted = EXPORTS.index(self._kind)
         self.query_one(Input).focus()
+        if self._wanted:
+            self._write(self._wanted)
 
     def action_move(self, how: str) -> None:
         getattr(self.query_one(OptionList), f"action_{how}")()

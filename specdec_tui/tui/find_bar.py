@@ -18,20 +18,29 @@ from specdec_tui.tui.line_view import LineView
 _COUNT_SECONDS = 0.4
 
 
+class FindInput(Input):
+    """Takes every printable key, so that the footer shows none of the app's."""
+
+    def check_consume_key(self, key: str, character: str | None = None) -> bool:
+        # Textual does not know which character these names stand for.
+        named = ("slash", "plus", "minus", "equals_sign", "comma", "full_stop")
+        return key in named or super().check_consume_key(key, character)
+
+
 class FindBar(Horizontal):
     """Finds while one types; escape closes it and keeps the place."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "step(1)", "Next match", show=False),
-        Binding("up,shift+enter", "step(-1)", "Previous match", show=False),
-        Binding("escape", "close", "Close", show=False),
+        Binding("down", "step(1)", "Next", key_display="enter"),
+        Binding("up,shift+enter", "step(-1)", "Previous", key_display="↑"),
+        Binding("escape", "close", "Close", key_display="esc"),
         Binding("ctrl+f", "again", "Another text", show=False, priority=True),
     ]
 
     def __init__(self, view: LineView) -> None:
         super().__init__()
         self._view = view
-        self._input = Input(placeholder="find", compact=True, select_on_focus=False)
+        self._input = FindInput(placeholder="find", compact=True, select_on_focus=False)
         self._count = Static(markup=False, classes="count")
         self._shown = ""
         view.begin_search()

@@ -85,7 +85,7 @@ def local_time(moment: str) -> str:
     """An ISO 8601 time as `2026-11-28 13:05` where the user is; as it stands where it is none."""
     try:
         return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
-    except ValueError:
+    except (ValueError, OverflowError):
         return one_row(moment)[:16]
 
 

@@ -172,7 +172,12 @@ def _line(entry: Entry, width: int, marked: bool) -> Content:
     mark = "✓ " if marked else "  "
     header = entry.header
     if header is None:
-        return Content.assemble(mark, (one_row(entry.path.name), "bold"), "  ", (one_row(entry.problem), "$text-error"))
+        return Content.assemble(
+            mark,
+            (one_row(entry.path.name), "bold"),
+            "  ",
+            (one_row(entry.problem.removeprefix(f"{entry.path.name}: ")), "$text-error"),
+        )
     when = local_time(header.created)[5:]
     right = "  ".join(part for part in (_pair(header) if width >= 100 else "", _best(header)) if part)
     room = max(4, width - len(mark) - len(when) - 4 - cell_len(right))
@@ -188,9 +193,9 @@ def _pair(header: TraceHeader) -> str:
 
 def _best(header: TraceHeader) -> str:
     """The fastest strategy beside the target, and its speedup."""
-    others = {name: figures for name, figures in header.strategies.items() if name != "target"}
+    others = {n: figures for n, figures in header.strategies.items() if n not in ("target", "drafter")}
     rated = [(figures["speedup"], name) for name, figures in others.items() if figures.get("speedup")]
     if not rated:
-        return f"{len(header.strategies)} strategies"
+        return ", ".join(one_row(name) for name in header.strategies)[:32]
     speedup, name = max(rated)
     return f"{one_row(name)} {speedup:.2f}×"

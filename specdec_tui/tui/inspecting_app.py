@@ -22,7 +22,7 @@ class InspectingApp(EngineApp):
         pane = self.grid.current
         if pane.inspecting:
             pane.close_inspector()
-        elif pane.run_log.rows:
+        elif pane.run_log.last() is not None:
             self.screen.minimize()
             pane.focus(scroll_visible=False)  # its animation would end where the pane no longer is
             pane.inspect()

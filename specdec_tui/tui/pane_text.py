@@ -90,7 +90,11 @@ def fit_groups(groups: Sequence[Sequence[Part]], width: int, gap: str = "  ", fi
 
 def figure_line(figures: RunFigures, baseline: RunFigures | None, is_target: bool, width: int) -> Content:
     """Figures, and in the room left a bar for each of the last rounds."""
-    line = fit_groups(figure_parts(figures, baseline, is_target), width)
+    groups = figure_parts(figures, baseline, is_target)
+    if sum(cell_len(text) for group in groups[:2] for text, _ in group) + 2 > width:
+        # Without room for all its words a slow run is still called slower.
+        groups = [[(text.removesuffix(" than target"), style) for text, style in group] for group in groups]
+    line = fit_groups(groups, width)
     room = width - sum(cell_len(text) for text, _ in line) - 2
     if figures.drafted and room >= 4:
         shown = figures.tokens_per_round[-min(room, 40) :]

@@ -17,7 +17,7 @@ from specdec_tui.backends.pair import PairInfo
 from specdec_tui.benchmark.environment import describe_environment
 from specdec_tui.decoding.records import Event, RunStarted, Step
 from specdec_tui.session import Engine
-from specdec_tui.settings import ModelChoice, SettingError, Settings, parse_speed
+from specdec_tui.settings import ModelChoice, SettingError, Settings, parse_path, parse_speed
 from specdec_tui.traces.files import read_trace, write_lines
 from specdec_tui.traces.format import Trace, TraceError, new_header
 from specdec_tui.traces.store import TraceStore
@@ -25,6 +25,7 @@ from specdec_tui.tui.export_screen import ExportScreen, Target
 from specdec_tui.tui.header import State, local_time, one_row
 from specdec_tui.tui.history_screen import Chosen, HistoryScreen
 from specdec_tui.tui.race import Race
+from specdec_tui.tui.summary import summary
 from specdec_tui.tui.text_actions import TextActions
 
 RACE_SECONDS = 1 / 30
@@ -69,6 +70,7 @@ class PlaybackApp(TextActions):
         self._opened = ""
         self._race_timer: Timer | None = None
         self._race_time = 0.0
+        self._table_was_open = False
 
     # Keeping
 
@@ -137,16 +139,19 @@ class PlaybackApp(TextActions):
     def show(self, trace: Trace) -> None:
         """Fill the panes with a finished run."""
         self._stop_race()
-        known = [name for name in trace.header.strategies if name in self.grid.panes]
-        if missing := [name for name in trace.header.strategies if name not in self.grid.panes]:
-            self.say(f"Strategies this version does not know are left out: {', '.join(missing)}", "warning")
-        if not known:
+        names = _strategies(trace)
+        missing = ", ".join(name for name in names if name not in self.grid.panes)
+        self._opened = _title(trace)
+        if not set(names) & set(self.grid.panes):
+            self.say(f"The trace has no strategy that this version knows: {missing or 'it is empty'}", "error", 20)
+            self._settle()
             return
+        if missing:
+            self.say(f"Strategies this version does not know are left out: {missing}", "warning")
         self.trace = trace
         if self._pair is None:
             self.header.pair = trace.header.pair()
         self.last_prompt = trace.header.prompt
-        self._opened = _title(trace)
         self._show_whole(trace)
         self.grid.show_start()
         self._settle()
@@ -155,10 +160,15 @@ class PlaybackApp(TextActions):
         self._fill(trace, trace.events)
         self._show_table()
 
-    def _show_table(self) -> None:
-        results = self.grid.results
-        self.table.show([(r.strategy, r.figures, r.lossless) for r in results])
-        self.table.display = len(results) > 1
+    def _show_table(self, shown: bool = True) -> None:
+        self.table.show(self.finished_rows)
+        self.table.display = shown and len(self.grid.results) > 1
+
+    def _summary(self) -> Content | str:
+        """What the open trace was made with, where there is one: else what the next run will be."""
+        if self._opened and self.trace is not None:
+            return Content.assemble("trace: ", summary(self.trace.header.run_settings(), 0))
+        return super()._summary()
 
     @property
     def _state(self) -> State:
@@ -166,17 +176,20 @@ class PlaybackApp(TextActions):
         return "ready" if state == "failed" and self._opened else state
 
     def _fill(self, trace: Trace, events: tuple[Event, ...] = ()) -> None:
-        known = [name for name in trace.header.strategies if name in self.grid.panes]
+        known = [name for name in _strategies(trace) if name in self.grid.panes]
         self.grid.begin(known, trace.header.run_settings().max_new_tokens)
         if events:
             self.grid.deliver(events)
 
     def action_open_trace(self, name: str = "") -> None:
         """Open a file by its name; without one, choose among those that were kept."""
-        if name:
-            self.open_file(Path(name).expanduser())
-        else:
+        if not name:
             self.action_history()
+            return
+        try:
+            self.open_file(parse_path(name))
+        except SettingError as error:
+            self.say(f"open trace: {error}", "error")
 
     def action_history(self) -> None:
         def chosen(answer: Chosen | None) -> None:
@@ -189,7 +202,11 @@ class PlaybackApp(TextActions):
         """Write what the panes show: `words` is a format and a file, what is missing is asked for."""
         trace = self.trace
         if trace is None:
-            self.say("Nothing to export yet: run a prompt first, or open a trace (h)")
+            self.say(
+                "The run is still at work: export it when it has ended"
+                if self.running
+                else "Nothing to export yet: run a prompt first, or open a trace (h)"
+            )
             return
         kind, _, name = words.strip().partition(" ")
         picture = self.export_screenshot() if len(self.screen_stack) == 1 else ""
@@ -198,13 +215,15 @@ class PlaybackApp(TextActions):
             if target is not None:
                 self._write(trace, target, picture)
 
-        if kind and name:
-            try:
-                write(Target.of(kind, name))
-            except ValueError as error:
-                self.say(str(error), "error")
+        try:
+            target = Target.of(kind, name) if kind and name else None
+        except ValueError as error:
+            self.say(str(error), "error")
+            return
+        if target is not None and not target.path.exists():
+            write(target)
         else:
-            self.push_screen(ExportScreen(trace, kind), write)
+            self.push_screen(ExportScreen(trace, kind, name), write)
 
     def _write(self, trace: Trace, target: Target, picture: str) -> None:
         """In a thread of its own: a report of a long run takes a second."""
@@ -243,8 +262,10 @@ class PlaybackApp(TextActions):
             self.say("The race replays a finished run: this one is still at work")
         elif self.trace is None:
             self.say("Nothing has run yet: type a prompt first, or open a trace (h)")
+        elif not (race := Race(self.trace.events, wanted)).length:
+            self.say("The run ended before it began: there is nothing to race")
         else:
-            self._begin_race(self.trace, wanted)
+            self._begin_race(self.trace, race)
         self._settle()
 
     def action_race_speed(self, step: int) -> None:
@@ -254,14 +275,15 @@ class PlaybackApp(TextActions):
             self.race.change_speed(step)
             self._settle()
 
-    def _begin_race(self, trace: Trace, speed: float) -> None:
+    def _begin_race(self, trace: Trace, race: Race) -> None:
         results = self.grid.results
         baseline = next((r.figures for r in results if r.strategy == "target"), None)
-        self.race = Race(trace.events, speed)
+        self.race = race
         self._fill(trace)
         for pane in self.grid.shown:
             if pane.strategy != "target":  # it has no speed to reach but its own
                 pane.set_baseline(baseline)
+        self._table_was_open = self.table.display
         self.table.display = False  # it knows the winner
         self._race_time = monotonic()
         self._race_timer = self.set_interval(RACE_SECONDS, self._advance_race)
@@ -277,7 +299,7 @@ class PlaybackApp(TextActions):
         if race.over:
             self._stop_race()
             self.grid.deliver([event for event in trace.events if not isinstance(event, Step)])
-            self._show_table()
+            self._show_table(self._table_was_open)
         self.run_line.update(self._run_line())
 
     def _end_race(self) -> None:
@@ -285,6 +307,7 @@ class PlaybackApp(TextActions):
         self._stop_race()
         if self.trace is not None:
             self._show_whole(self.trace)
+            self.table.display = self._table_was_open
 
     def _stop_race(self) -> None:
         self.race = None
@@ -298,6 +321,12 @@ class PlaybackApp(TextActions):
             return Content.assemble((clock, "bold $text-accent"), ("  , slower  . faster  R ends", "$text-muted"))
         line = super()._run_line()
         return Content.assemble((f"{self._opened} ", "$text-accent"), line) if self._opened else line
+
+
+def _strategies(trace: Trace) -> list[str]:
+    """The strategies that ran, in the order in which they began."""
+    steps = (event for event in trace.events if isinstance(event, Step))
+    return list(dict.fromkeys(step.strategy for step in steps if isinstance(step.record, RunStarted)))
 
 
 def _title(trace: Trace) -> str:

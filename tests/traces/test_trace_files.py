@@ -56,6 +56,18 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     ),
     "header without prompt": (changed(0, prompt=None), "line 1: field 'prompt' is missing"),
     "header with a wrong field": (changed(0, settings=[1]), "line 1: field 'settings' must be an object, not [1]"),
+    "figure of a wrong type": (
+        changed(0, strategies={"speculative": {"speedup": "x"}}),
+        "line 1: field 'speedup' must be a finite number or null, not 'x'",
+    ),
+    "endless figure": (
+        changed(0, strategies={"speculative": {"speedup": 10**400}}),
+        "line 1: field 'speedup' must be a finite number or null, not",
+    ),
+    "verdict of a wrong type": (
+        changed(0, strategies={"speculative": {"lossless": 7}}),
+        "line 1: field 'lossless' must be an object, not 7",
+    ),
     "unknown event": (
         changed(FIRST, event="run_paused"),
         "line 2: field 'event' must be one of run_started, capturing, prefill_done, drafts_proposed, round_verified, "

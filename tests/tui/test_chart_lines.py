@@ -112,7 +112,7 @@ def test_bars_are_as_long_as_their_share() -> None:
 
 def test_the_histogram_counts_rounds_by_their_accepted_drafts() -> None:
     lines = [text(line) for line in full_chart(Chart.LENGTHS, RUN, RUN.window(), None, 50, 8)]
-    assert lines[0].startswith("accepted drafts of a round") and lines[0].endswith("last 3")
+    assert lines[0].startswith("accepted, rounds with drafts") and lines[0].endswith("last 3")
     assert [line.split()[0] for line in lines[1:]] == ["0", "1", "2"]
     assert all(line.count("33 %") == 2 for line in lines[1:])
 

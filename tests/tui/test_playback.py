@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from scripted_engine import ScriptedEngine
@@ -14,6 +15,7 @@ from textual.widgets import DataTable, Input, OptionList
 
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.files import read_trace
+from specdec_tui.traces.format import Trace
 from specdec_tui.tui.app import SpecdecApp
 from specdec_tui.tui.compare_screen import CompareScreen
 from specdec_tui.tui.export_screen import ExportScreen
@@ -215,7 +217,7 @@ async def test_in_a_replay_nothing_runs_and_it_is_said_why(tmp_path: Path) -> No
         await ask(pilot, "hello")
         assert replayed.prompt_box.text == "hello" and not replayed.running
         await pilot.press("escape", "r")
-        await until(pilot, lambda: any("No models are loaded" in text for text in toasts(replayed)))
+        await until(pilot, lambda: "No models are loaded" in replayed._said[0])
         assert not replayed.waiting
 
 
@@ -262,3 +264,89 @@ async def test_a_replay_needs_neither_torch_nor_a_model(tmp_path: Path) -> None:
     *shown_text, modules = done.stdout.strip().splitlines()
     assert "\n".join(shown_text) == app.grid.panes["target"].plain_text.strip()
     assert modules == "[]"
+
+
+async def test_an_export_by_name_never_writes_over_a_file_unasked_nor_to_a_device(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        taken = tmp_path / "mine.csv"
+        taken.write_text("mine")
+        link = tmp_path / "link.csv"
+        link.symlink_to(taken)
+        app.action_export(f"csv {link}")
+        await until(pilot, lambda: isinstance(app.screen, ExportScreen))
+        await pilot.pause(0.1)
+        assert taken.read_text() == "mine"
+        assert "exists already" in str(app.screen.query_one("#export-note").render())
+        await pilot.press("enter")
+        await until(pilot, lambda: taken.read_text().startswith("strategy"))
+        assert link.is_symlink()
+        for words, said in (
+            ("csv /dev/null", "is a device"),
+            (f"csv {'a' * 300}", "File name too long"),
+            (f"csv {tmp_path}/{'b' * 300}/x", "File name too long"),
+            ("json ~nosuch/x.json", "no such home folder"),
+            (f"json {tmp_path}", "is a folder"),
+        ):
+            app.action_export(words)
+            await until(pilot, lambda said=said: any(said in text for text in toasts(app)), said)
+        app.action_open_trace("~nosuch/x")
+        await until(pilot, lambda: any("open trace: '~nosuch/x'" in text for text in toasts(app)))
+        assert len(app.screen_stack) == 1
+
+
+async def test_a_trace_without_a_known_strategy_says_so_and_the_app_stays_usable(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        (path,) = await kept(pilot)
+    strange = tmp_path / "strange.jsonl"
+    strange.write_text(path.read_text().replace('"strategy":"', '"strategy":"new-'))
+    replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(read_trace(strange)))
+    async with replayed.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: any("no strategy that this version knows" in text for text in toasts(replayed)))
+        assert replayed.header.state == "ready"
+        await pilot.press("escape", "R", "i", "e", "v")
+        assert replayed.trace is None
+
+
+async def test_the_header_of_a_trace_need_not_list_its_strategies(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        (path,) = await kept(pilot)
+    trace = read_trace(path)
+    bare = Trace(replace(trace.header, strategies={}), trace.events)
+    replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(bare))
+    async with replayed.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: replayed.trace is not None)
+        assert replayed.grid.panes["target"].plain_text == app.grid.panes["target"].plain_text
+        assert "trace: γ 4" in str(replayed.prompt_box.border_subtitle)
+
+
+async def test_a_table_opened_during_a_run_compares_finished_strategies_alone() -> None:
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await ask(pilot, "long")
+        engine.step(26)
+        await until(pilot, lambda: app.grid.panes["speculative"].figures.rounds > 0)
+        await pilot.press("escape", "t")
+        assert [str(cell) for cell in app.table.get_row_at(1)][1] == "–"
+        assert [str(cell) for cell in app.table.get_row_at(0)][1] != "–"
+        engine.step(10_000)
+        await until(pilot, lambda: not app.running)
+        assert [str(cell) for cell in app.table.get_row_at(1)][1] != "–"
+
+
+async def test_a_race_leaves_a_hidden_table_hidden() -> None:
+    app = make_app(max_new_tokens=12)
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        await pilot.press("t")
+        assert not app.table.display
+        app.action_race("100")
+        await until(pilot, lambda: app.race is None)
+        assert not app.table.display
