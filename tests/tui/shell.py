@@ -32,9 +32,10 @@ async def ready(pilot: Pilot[int]) -> None:
 
 
 async def ask(pilot: Pilot[int], prompt: str) -> None:
-    """Type a prompt and press enter."""
+    """Put a prompt into the box, as a paste does, and press enter."""
     pilot.app.prompt_box.focus()
-    await pilot.press(*[{" ": "space"}.get(character, character) for character in prompt], "enter")
+    pilot.app.prompt_box.insert(prompt)
+    await pilot.press("enter")
 
 
 def toasts(app: SpecdecApp) -> list[str]:

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from scripted_engine import ScriptedEngine
 from shell import ask, make_app, ready, toasts, until
 from textual.pilot import Pilot
@@ -23,6 +24,12 @@ from specdec_tui.tui.history_screen import HistoryScreen
 from specdec_tui.tui.playback import Replay
 
 SIZE = (120, 40)
+
+
+@pytest.fixture(autouse=True)
+def figures_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last figures of a run are painted after a moment, which need not be a long one here."""
+    monkeypatch.setattr("specdec_tui.tui.pane._FIGURES_SECONDS", 0.02)
 
 
 async def one_run(pilot: Pilot[int], prompt: str = "why blue") -> None:
@@ -59,12 +66,12 @@ async def test_every_run_is_kept_and_its_trace_shows_the_same_panes() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await one_run(pilot)
         (path,) = await kept(pilot)
-        await pilot.pause(1.0)  # the last figures are painted after a moment
+        await pilot.pause(0.2)
         live, table = shown(app), [app.table.get_row_at(row) for row in range(app.table.row_count)]
     replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(read_trace(path)))
     async with replayed.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: replayed.trace is not None)
-        await pilot.pause(1.0)
+        await pilot.pause(0.2)
         assert shown(replayed) == live
         assert [replayed.table.get_row_at(row) for row in range(replayed.table.row_count)] == table
         assert replayed.header.state == "ready"
@@ -87,7 +94,7 @@ async def test_a_race_ends_where_the_run_ended_and_can_be_stopped_and_its_speed_
     app = make_app(max_new_tokens=400)
     async with app.run_test(size=SIZE) as pilot:
         await one_run(pilot)
-        await pilot.pause(1.0)
+        await pilot.pause(0.2)
         before = shown(app)
         await pilot.press("R")
         assert app.race is not None and app.race.speed == 1
@@ -97,11 +104,11 @@ async def test_a_race_ends_where_the_run_ended_and_can_be_stopped_and_its_speed_
         assert app.race.speed == 0.5
         await pilot.press("R")
         assert app.race is None
-        await pilot.pause(1.0)
+        await pilot.pause(0.2)
         assert shown(app) == before
         app.action_race("100")
         await until(pilot, lambda: app.race is None, "the race is over")
-        await pilot.pause(1.0)
+        await pilot.pause(0.2)
         assert shown(app) == before
         app.action_race("nonsense")
         await until(pilot, lambda: any("give a speed from 0.01 to 100" in text for text in toasts(app)))
@@ -210,10 +217,13 @@ async def test_in_a_replay_nothing_runs_and_it_is_said_why(tmp_path: Path) -> No
     async with app.run_test(size=SIZE) as pilot:
         await one_run(pilot)
         (path,) = await kept(pilot)
-    replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(read_trace(path), 0.05))
+    trace = read_trace(path)
+    racing = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(trace, 0.05))
+    async with racing.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: racing.race is not None and racing.race.speed == 0.05)
+    replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(trace))
     async with replayed.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: replayed.race is not None)
-        assert replayed.race is not None and replayed.race.speed == 0.05
+        await until(pilot, lambda: replayed.trace is not None)
         await ask(pilot, "hello")
         assert replayed.prompt_box.text == "hello" and not replayed.running
         await pilot.press("escape", "r")
