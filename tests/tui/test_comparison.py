@@ -106,3 +106,13 @@ async def test_a_target_without_a_measured_speed_has_no_ratio() -> None:
     async with HostApp(table, columns="-one").run_test(size=(160, 10)):
         table.show([("target", figures([Step("target", RunEnded(EndReason.CANCELLED))]), None)])
         assert cells(table, 0)["speedup"] == "–"
+
+
+async def test_the_drafters_own_run_is_fastest_and_gets_no_star() -> None:
+    table = ComparisonTable()
+    fast = figures(run_steps("drafter", TEXT, alpha=1.0))
+    async with HostApp(table, columns="-one").run_test(size=(160, 10)):
+        table.show([ROWS[0], ("drafter", fast, None), ROWS[2]])
+        assert not any("★" in cells(table, row)["strategy"] for row in range(3))
+        table.show([ROWS[0], ("drafter", fast, None), ROWS[1]])
+        assert [cells(table, row)["strategy"].startswith("★") for row in range(3)] == [False, False, True]

@@ -225,3 +225,19 @@ async def test_the_palette_opens_the_field_with_the_focus_in_it() -> None:
         await until(pilot, lambda: app.query(FindBar) and app.focused is app.query_one(FindBar).query_one(Input))
         await pilot.press("x")
         assert app.query_one(FindBar).query_one(Input).value == "x"
+
+
+async def test_escape_in_a_maximised_pane_closes_the_field_before_the_pane() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(pilot)
+        await ask(pilot, "why")
+        await until(pilot, lambda: not app.running and app.trace is not None)
+        await pilot.press("escape", "z", "f", "s", "comma", "slash")
+        bar = app.query_one(FindBar)
+        assert bar.query_one(Input).value == "s,/"
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.query(FindBar))
+        assert app.screen.maximized is not None
+        await pilot.press("escape")
+        assert app.screen.maximized is None

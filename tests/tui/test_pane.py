@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from rich.cells import cell_len
 from textual.pilot import Pilot
 from widget_data import STORY, HostApp, painted, run_steps, words_of
 
@@ -26,7 +27,7 @@ from specdec_tui.decoding.records import (
     Token,
 )
 from specdec_tui.tui.pane import StrategyPane
-from specdec_tui.tui.pane_text import sparkline
+from specdec_tui.tui.pane_text import figure_line, sparkline
 
 PIECES = words_of(STORY)
 
@@ -333,3 +334,15 @@ async def test_what_an_unfinished_character_owes_at_the_end_is_shown_with_the_la
         await pilot.pause()
         assert pane.plain_text == pane.token_view.layout_text.text == "ab\ufffd"
         assert pane.token_view.token_at(0, 2) is last
+
+
+@pytest.mark.parametrize("width", range(20, 90))
+def test_a_slow_run_is_called_slower_at_any_width(width: int) -> None:
+    target, slow = RunFigures(), RunFigures()
+    for figures, seconds in ((target, 0.02), (slow, 0.0213)):
+        figures.add(RunStarted("x", 3, 4, 99))
+        drafts = () if figures is target else (Token(1, Status.REJECTED, 1),)
+        figures.add(RoundVerified(0, drafts, Token(2, Status.SAMPLED, 1), 0.0, seconds, 0.0))
+    line = figure_line(slow, target, False, width).plain
+    assert cell_len(line) <= max(width, 10)
+    assert "0.94× slower" in line or width < 24
