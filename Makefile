@@ -12,13 +12,22 @@ ARGS ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test lint clean
+PYTEST = OMP_NUM_THREADS=2 GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: run test test-screen test-rest lint clean
 
 run: $(VENV)/.run
 	@$(BIN)/specdec-tui $(ARGS)
 
+# Two at a time: the tests of the screen wait more than they compute, the others compute.
 test: $(VENV)/.dev lint
-	OMP_NUM_THREADS=2 GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory --jobs=2 test-screen test-rest
+
+test-screen: $(VENV)/.dev
+	$(PYTEST) tests/tui tests/terminal
+
+test-rest: $(VENV)/.dev
+	$(PYTEST) --ignore=tests/tui --ignore=tests/terminal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
