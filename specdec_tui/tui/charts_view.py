@@ -105,6 +105,8 @@ class ChartsView(Widget, can_focus=False):
     def _fill_plot(self) -> None:
         if self._plot is None or not self._plot.is_mounted or not self._plot.display or not self.display:
             return
+        if not self.is_attached:  # the app is closing: no styles are left
+            return
         baseline = None if self._baseline is None else self._baseline.course
         self._plot.show(self._figures.course, baseline, self._style(Ink.RUN), self._style(Ink.BASELINE))
 

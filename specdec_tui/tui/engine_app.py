@@ -179,6 +179,8 @@ class EngineApp(KeysInOrder):
 
     def on_engine_reported(self) -> None:
         """Take what has gathered, and come back for more after a while: one batch per painting."""
+        if not self.is_running:  # the widgets are being taken down
+            return
         reports = self.engine.drain()
         if not reports:
             return

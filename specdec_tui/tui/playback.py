@@ -127,6 +127,8 @@ class PlaybackApp(TextActions):
         threading.Thread(target=read, daemon=True).start()
 
     def on_trace_read(self, message: TraceRead) -> None:
+        if not self.is_running:
+            return
         if isinstance(message.found, TraceError):
             self.say(str(message.found), "error", timeout=20)
         elif self.running:
@@ -290,7 +292,7 @@ class PlaybackApp(TextActions):
 
     def _advance_race(self) -> None:
         race, trace = self.race, self.trace
-        if race is None or trace is None:
+        if race is None or trace is None or not self.is_running:
             return
         now = monotonic()
         passed, self._race_time = now - self._race_time, now

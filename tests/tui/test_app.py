@@ -10,8 +10,10 @@ from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
 from specdec_tui.backends.pair import LoadError
+from specdec_tui.decoding.records import Finished
 from specdec_tui.settings import STRATEGIES, ModelChoice
 from specdec_tui.tui.app import SpecdecApp
+from specdec_tui.tui.engine_thread import Report
 from specdec_tui.tui.model_picker import ModelPicker
 from specdec_tui.tui.palette import Palette
 from specdec_tui.tui.pane import VIEWS
@@ -237,6 +239,26 @@ async def test_the_last_strategy_cannot_be_switched_off() -> None:
         await pilot.press("escape", "5")
         assert app.settings.strategies == ("lookup",)
         assert any("At least one" in toast for toast in toasts(app))
+
+
+async def test_a_run_may_end_while_the_app_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine, prompt="hello")
+    held: list[Report] = []
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.running)
+        drain = app.engine.drain
+        monkeypatch.setattr(app.engine, "drain", list)
+        engine.step(1000)
+
+        def over() -> bool:
+            held.extend(drain())
+            return any(isinstance(report.item, Finished) for report in held)
+
+        await until(pilot, over)
+    monkeypatch.setattr(app.engine, "drain", lambda: held)
+    app.on_engine_reported()
+    assert app.running  # the panes and the table no longer have styles: nothing was shown
 
 
 async def test_a_change_during_a_run_applies_to_the_next() -> None:
