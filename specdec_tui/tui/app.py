@@ -37,7 +37,7 @@ from specdec_tui.tui.paste import pastes_kept_whole
 from specdec_tui.tui.playback import PlaybackApp, Replay
 from specdec_tui.tui.prompt_box import PromptBox
 from specdec_tui.tui.side_bar import SideBar
-from specdec_tui.tui.terminal import log_file, screen_to_ourselves
+from specdec_tui.tui.terminal import leaving_when_told, log_file, screen_to_ourselves
 from specdec_tui.tui.themes import THEMES, TOKEN_DEFAULTS
 
 SECOND_PRESS_SECONDS = 3.0
@@ -289,10 +289,11 @@ def run_app(
     here, with the terminal restored and the output flushed, instead of waiting for it.
     """
     app = SpecdecApp(engine, settings, choice, prompt, replay)
-    with screen_to_ourselves(log_file()), full_collections_on_request(), pastes_kept_whole():
-        app.run()
-    status = app.return_code or 0
-    app.keep_unfinished()
+    with leaving_when_told(lambda status: app.exit(return_code=status)):
+        with screen_to_ourselves(log_file()), full_collections_on_request(), pastes_kept_whole():
+            app.run()
+        status = app.return_code or 0
+        app.keep_unfinished()
     app.engine.close()
     if not app.engine.join(timeout=1.0):
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Keeps everything but the app off the screen.
+"""What the app asks of its terminal: the screen for itself, and time to leave when it is closed.
 
 Native libraries write to file descriptors 1 and 2 and would draw over the app. While the app
 runs, both lead to a log file, and the app's driver writes to a duplicate of the terminal.
@@ -7,14 +7,18 @@ runs, both lead to a log file, and the app's driver writes to a duplicate of the
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
+from types import FrameType
 
 import platformdirs
 
 LOG_BYTES = 1 << 20
+CALLS_TO_LEAVE = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGTERM") if hasattr(signal, name))
 
 
 def log_file() -> Path:
@@ -47,15 +51,34 @@ def screen_to_ourselves(log: Path) -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__ = streams  # type: ignore[misc]
-        for stream in streams:
-            if stream is not None:
-                stream.flush()
-        terminal.flush()
+        for stream in (*streams, terminal):
+            with suppress(OSError):  # the terminal may be gone
+                if stream is not None:
+                    stream.flush()
         for fd, old in kept.items():
             os.dup2(old, fd)
             os.close(old)
         os.close(log_fd)
         # Not closed: Textual's input thread may still hold it for a moment.
+
+
+@contextmanager
+def leaving_when_told(leave: Callable[[int], None]) -> Iterator[None]:
+    """When the terminal is closed, or the process is asked to end, `leave(status)` is called in a thread of its own.
+
+    Without it the process would be gone at once, and what it has not written yet with it.
+    """
+
+    def told(number: int, _frame: FrameType | None) -> None:
+        # A thread: what is asked from the interrupted one would not wake a loop that waits for input.
+        Thread(target=leave, args=(128 + number,), daemon=True).start()
+
+    before = {number: signal.signal(number, told) for number in CALLS_TO_LEAVE}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _open_log(log: Path) -> int:

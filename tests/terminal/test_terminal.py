@@ -5,11 +5,15 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tmux import Terminal
+
+from specdec_tui.decoding.records import Step
+from specdec_tui.traces.files import read_trace
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
@@ -65,6 +69,26 @@ def test_ctrl_c_stops_and_keeps_the_text_and_pressed_again_leaves(launch: Launch
     terminal.wait(lambda screen: "ready" in screen and "Light travels in" in screen, "stopped with its text")
     terminal.keys("C-c", "C-c")
     terminal.wait_for("left with 0")
+
+
+@pytest.mark.parametrize("how", ["the terminal is closed", "terminated"])
+def test_a_run_at_work_is_kept_when_the_app_must_go(launch: Launch, tmp_path: Path, how: str) -> None:
+    terminal = launch("round=0.2")
+    terminal.wait_for("ready")
+    terminal.type("go")
+    terminal.keys("Enter")
+    terminal.wait_for("running", "Light travels in")
+    if how == "terminated":
+        terminal.terminate()
+        terminal.wait_for("left with 143")
+    else:
+        terminal.close()
+    end = time.monotonic() + 30
+    while not (kept := list((tmp_path / "data" / "traces").glob("*.jsonl"))) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert len(kept) == 1
+    events = read_trace(kept[0]).events
+    assert "".join(text for event in events if isinstance(event, Step) for text in event.texts).startswith("Light")
 
 
 def test_resizing_while_running_keeps_the_app_alive_and_complete(launch: Launch) -> None:

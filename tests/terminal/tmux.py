@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 60
 
@@ -56,5 +58,11 @@ class Terminal:
     def wait_for(self, *texts: str) -> str:
         return self.wait(lambda screen: all(text in screen for text in texts), ", ".join(texts))
 
+    def terminate(self) -> None:
+        """Ask the command to end."""
+        (command,) = psutil.Process(int(self._tmux("display-message", "-p", "#{pane_pid}"))).children()
+        command.terminate()
+
     def close(self) -> None:
+        """Close the terminal, whatever runs in it."""
         subprocess.run(["tmux", "-S", self._socket, "kill-server"], capture_output=True, timeout=30, check=False)
