@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tomli_w
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
 
 from specdec_tui.settings import SettingError, flag_of, name_of
 
 
 def save_settings(path: Path, changed: Mapping[str, Any]) -> None:
-    """Put `changed` (setting name -> value) into the TOML file at `path`; other entries stay.
+    """Put `changed` (setting name -> value) into the TOML file at `path`; other entries and all comments stay.
 
     The file is replaced as a whole, so that a reader or a crash never meets half of it.
     SettingError, in one line, when the file is damaged (it is left alone) or cannot be written.
@@ -23,21 +23,21 @@ def save_settings(path: Path, changed: Mapping[str, Any]) -> None:
     try:
         table = _read(path)
         for name, value in changed.items():
-            for word in [word for word in table if _means(word, name)]:
+            for word in [word for word in table if _means(word, name) and word != flag_of(name)]:
                 del table[word]
             table[flag_of(name)] = list(value) if isinstance(value, tuple) else value
-        _replace(path, tomli_w.dumps(table))
-    except tomllib.TOMLDecodeError as error:
+        _replace(path, tomlkit.dumps(table))
+    except TOMLKitError as error:
         raise SettingError(f"settings not saved: {path} is damaged: {error}") from None
     except (OSError, UnicodeDecodeError, TypeError) as error:
         raise SettingError(f"settings not saved to {path}: {error}") from None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> tomlkit.TOMLDocument:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomlkit.parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return {}
+        return tomlkit.document()
 
 
 def _means(word: str, name: str) -> bool:

@@ -24,12 +24,22 @@ def test_another_spelling_of_the_same_setting_is_replaced_and_not_doubled(tmp_pa
     assert "length" not in path.read_text()
 
 
+def test_comments_stay_where_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("# mine\ngamma = 3  # for slides\n\n# what follows is for the lab\nseed = 7\n")
+    save_settings(path, {"gamma": 8, "chat": True})
+    assert path.read_text() == (
+        "# mine\ngamma = 8  # for slides\n\n# what follows is for the lab\nseed = 7\nchat = true\n"
+    )
+
+
 def test_a_damaged_file_is_left_alone_with_a_clear_message(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
-    path.write_text("gamma = = 3")
-    with pytest.raises(SettingError, match="damaged"):
-        save_settings(path, {"gamma": 8})
-    assert path.read_text() == "gamma = = 3"
+    for damaged in ("gamma = = 3", "gamma = 3\ngamma = 4", "[gamma", 'x = "'):
+        path.write_text(damaged)
+        with pytest.raises(SettingError, match="damaged"):
+            save_settings(path, {"gamma": 8})
+        assert path.read_text() == damaged
 
 
 def test_a_place_that_cannot_be_written_gives_a_clear_message(tmp_path: Path) -> None:
