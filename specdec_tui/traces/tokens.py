@@ -10,6 +10,7 @@ from typing import Any
 from specdec_tui.decoding.records import Insight, Status, Token
 from specdec_tui.traces.values import MOST, BadField, checked_number, choice, shown, whole
 
+_INTEGERS, _FLOATS = {int}, {float}
 _STATUSES = {str(status): status for status in Status}
 
 # A field of Insight is a number or a table of alternatives; its default tells which. So a new one needs no code.
@@ -90,9 +91,11 @@ def _decode_alternatives(table: Mapping[str, Any], name: str) -> tuple[tuple[int
     flat = table[name]
     if type(flat) is not list or len(flat) % 2:
         raise BadField(name, f"must be a list of token ids, each with its probability behind it, not {shown(flat)}")
+    if not flat:
+        return ()
     ids, chances = flat[::2], flat[1::2]
-    if not set(map(type, ids)) <= {int} or (ids and not 0 <= min(ids) <= max(ids) <= MOST):
+    if {*map(type, ids)} != _INTEGERS or min(ids) < 0 or max(ids) > MOST:
         raise BadField(name, f"must have a token id at every other place, not {shown(ids)}")
-    if not set(map(type, chances)) <= {float} or not math.isfinite(sum(chances)):
+    if {*map(type, chances)} != _FLOATS or not math.isfinite(sum(chances)):
         chances = [checked_number(name, value) or 0.0 for value in chances]
-    return tuple(zip(ids, chances, strict=True))
+    return tuple(zip(ids, chances))  # noqa: B905 - as many of the one as of the other
