@@ -108,9 +108,12 @@ class PlaybackApp(TextActions):
         return Trace(header, tuple(events))
 
     def keep_unfinished(self) -> None:
-        """The app is left in the middle of a run: what there is of it is kept."""
+        """The app is left: the run at work is kept as far as it went, and a text not sent becomes an earlier prompt."""
         if self.running and self._run_settings.record and (trace := self._as_trace()) is not None:
             self.store.save(trace)
+        unsent = self.prompt_box.text if hasattr(self, "prompt_box") else ""  # it may not have got so far
+        if unsent.strip() and unsent not in self.prompt_history.entries:
+            self.prompt_box.remember(unsent)
 
     # Opening
 

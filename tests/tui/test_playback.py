@@ -246,6 +246,31 @@ async def test_a_run_under_way_when_the_app_is_left_is_kept() -> None:
         await until(pilot, lambda: not app.running)
 
 
+async def test_a_text_not_sent_when_the_app_is_left_is_an_earlier_prompt_next_time(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        app.prompt_box.insert("half a thou")
+    app.keep_unfinished()
+    app.keep_unfinished()
+    following = make_app()
+    async with following.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await pilot.press("up")
+        assert following.prompt_box.text == "half a thou"
+        assert following.prompt_history.entries == ["half a thou"]
+
+
+async def test_leaving_is_quiet_where_an_unsent_text_cannot_be_kept(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        app.prompt_box.insert("half a thou")
+    (tmp_path / "data").write_text("not a folder")
+    app.keep_unfinished()
+    make_app().keep_unfinished()  # one that never opened
+
+
 async def test_a_replay_needs_neither_torch_nor_a_model(tmp_path: Path) -> None:
     app = make_app()
     async with app.run_test(size=SIZE) as pilot:
