@@ -1,13 +1,17 @@
-"""Events to and from JSON objects, one object a line of a trace.
+"""Events to and from the lines of a trace, one JSON object each.
 
 A step is written flat: `event` is the kind of its record, beside it stand the strategy, the record's
-own fields under their names, and the step's texts.
+own fields under their names, and the step's texts. What a line must hold to be read is declared in
+the structs below, which msgspec checks; fields that they do not have are ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, assert_never
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, assert_never
+
+import msgspec
 
 from specdec_tui.decoding.records import (
     Capturing,
@@ -24,16 +28,155 @@ from specdec_tui.decoding.records import (
     RoundVerified,
     RunEnded,
     RunStarted,
+    Status,
     Step,
     Token,
     tokens_of,
 )
-from specdec_tui.traces.tokens import decode_token, encode_token
-from specdec_tui.traces.values import BadField, choice, listed, mapping, number, shown, switch, text, texts, whole
-from specdec_tui.traces.values import optional_number as optional
+from specdec_tui.traces.tokens import encode_token
+from specdec_tui.traces.values import BadField, shown
 
-_REASONS = {str(reason): reason for reason in EndReason}
-_VERDICTS = {str(status): status for status in LosslessStatus}
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)] | None  # null where what was measured is no number: read as 0
+
+
+class _Line(msgspec.Struct, tag_field="event"):
+    """One line of a trace."""
+
+    def event(self) -> Event:
+        raise NotImplementedError
+
+
+class _StepLine(_Line, kw_only=True):
+    strategy: str
+    texts: tuple[str, ...] = ()
+    prompt_text: str = ""
+    answer: str = ""
+    alternatives: dict[Count, str] = {}
+
+    def record(self) -> Record:
+        raise NotImplementedError
+
+    def event(self) -> Step:
+        record = self.record()
+        self._check(record)
+        return Step(self.strategy, record, self.texts, self.prompt_text, self.answer, tuple(self.alternatives.items()))
+
+    def _check(self, record: Record) -> None:
+        """What no type says."""
+
+
+class _TokensLine(_StepLine, kw_only=True):
+    def _check(self, record: Record) -> None:
+        tokens = tokens_of(record)
+        if len(self.texts) != len(tokens):
+            raise BadField("texts", f"must hold one text for each of the {len(tokens)} tokens, not {len(self.texts)}")
+        for token in tokens:
+            if token.id < 0 or token.position < 0:
+                field = "id" if token.id < 0 else "position"
+                raise BadField(field, f"must be a whole number from 0 on, not {getattr(token, field)}")
+
+
+class _Started(_StepLine, tag="run_started", kw_only=True):
+    run: str | None = None
+    prompt_tokens: Count
+    gamma: Count
+    max_new_tokens: Count
+
+    def record(self) -> RunStarted:
+        return RunStarted(self.run or self.strategy, self.prompt_tokens, self.gamma, self.max_new_tokens)
+
+
+class _Capturing(_StepLine, tag="capturing"):
+    def record(self) -> Capturing:
+        return Capturing()
+
+
+class _Prefill(_TokensLine, tag="prefill_done", kw_only=True):
+    token: Token | None = None
+    seconds: Seconds
+    capture_seconds: Seconds = 0.0
+
+    def record(self) -> PrefillDone:
+        return PrefillDone(self.token, self.seconds or 0.0, self.capture_seconds or 0.0)
+
+
+class _Proposed(_TokensLine, tag="drafts_proposed", kw_only=True):
+    round: Count
+    drafts: tuple[Token, ...]
+
+    def record(self) -> DraftsProposed:
+        return DraftsProposed(self.round, self.drafts)
+
+
+class _Verified(_TokensLine, tag="round_verified", kw_only=True):
+    round: Count
+    drafts: tuple[Token, ...]
+    emitted: Token | None = None
+    draft_seconds: Seconds
+    verify_seconds: Seconds
+    other_seconds: Seconds
+
+    def record(self) -> RoundVerified:
+        seconds = (self.draft_seconds or 0.0, self.verify_seconds or 0.0, self.other_seconds or 0.0)
+        return RoundVerified(self.round, self.drafts, self.emitted, *seconds)
+
+
+class _Notice(_StepLine, tag="notice", kw_only=True):
+    message: str
+
+    def record(self) -> Notice:
+        return Notice(self.message)
+
+
+class _Ended(_StepLine, tag="run_ended", kw_only=True):
+    reason: EndReason
+    message: str
+
+    def record(self) -> RunEnded:
+        return RunEnded(self.reason, self.message)
+
+
+class _Checked(_Line, tag="checked"):
+    strategy: str
+    lossless: Lossless
+
+    def event(self) -> Checked:
+        return Checked(self.strategy, self.lossless)
+
+
+class _Finished(_Line, tag="finished"):
+    cancelled: bool
+
+    def event(self) -> Finished:
+        return Finished(self.cancelled)
+
+
+_Lines = _Started | _Capturing | _Prefill | _Proposed | _Verified | _Notice | _Ended | _Checked | _Finished
+_DECODER: msgspec.json.Decoder[_Lines] = msgspec.json.Decoder(_Lines)
+
+
+def decode_event(line: str) -> Event:
+    """The event of a line. BadField says what is missing or wrong; msgspec.DecodeError: it is not JSON.
+
+    Half a character (a lone surrogate) is no JSON to msgspec: `convert_event` takes it from another parser.
+    """
+    try:
+        found = _DECODER.decode(line)
+    except msgspec.ValidationError as error:
+        raise _bad_field(str(error)) from None
+    return found.event()
+
+
+def convert_event(table: Any) -> Event:
+    """The event of a parsed line. BadField says what is missing or wrong."""
+    try:
+        found = msgspec.convert(table, _Lines, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise _bad_field(str(error)) from None
+    except UnicodeEncodeError:
+        raise BadField("event", "must be whole: a name in it, or a status, is half a character") from None
+    return found.event()
 
 
 def encode_event(event: Event) -> dict[str, Any]:
@@ -49,20 +192,6 @@ def encode_event(event: Event) -> dict[str, Any]:
         case Finished(cancelled=cancelled):
             return {"event": "finished", "cancelled": cancelled}
     assert_never(event)
-
-
-def decode_event(table: Any) -> Event:
-    """The event of a parsed line. BadField says which field is missing or wrong; unknown fields are ignored."""
-    if type(table) is not dict:
-        raise BadField("event", f"is missing: a line must be a JSON object, not {shown(table)}")
-    kind = text(table, "event")
-    if kind in _RECORDS:
-        return _decode_step(kind, table)
-    if kind == "checked":
-        return Checked(text(table, "strategy"), _decode_verdict(mapping(table, "lossless")))
-    if kind == "finished":
-        return Finished(switch(table, "cancelled"))
-    raise BadField("event", f"must be one of {', '.join(EVENTS)}, not {shown(kind)}")
 
 
 def _encode_step(step: Step) -> dict[str, Any]:
@@ -103,77 +232,33 @@ def _encode_step(step: Step) -> dict[str, Any]:
     return table
 
 
-def _decode_step(kind: str, table: dict[str, Any]) -> Step:
-    strategy = text(table, "strategy")
-    record = _RECORDS[kind](table)
-    pieces = texts(table, "texts") if "texts" in table else ()
-    if kind in _WITH_TOKENS and len(pieces) != (count := len(tokens_of(record))):
-        raise BadField("texts", f"must hold one text for each of the {count} tokens, not {len(pieces)}")
-    prompt_text = text(table, "prompt_text") if "prompt_text" in table else ""
-    answer = text(table, "answer") if "answer" in table else ""
-    alternatives = _alternatives(mapping(table, "alternatives")) if "alternatives" in table else ()
-    return Step(strategy, record, pieces, prompt_text, answer, alternatives)
+def _bad_field(message: str) -> BadField:
+    """What msgspec found, in the words of this project: which field, and what is allowed there."""
+    fault, _, place = message.rpartition(" - at `") if message.endswith("`") else (message, "", "")
+    fault, place = (fault, place) if fault else (message, "")
+    is_key, path = place.startswith("key` in `"), place.removeprefix("key` in `").rstrip("`").lstrip("$.")
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", fault):
+        return BadField(f"{path}.{missing[1]}".lstrip("."), "is missing")
+    if not path:
+        return BadField("event", "is missing: a line must be a JSON object")
+    if "out of range" in fault:
+        return BadField(path, "must be a finite number")
+    if found := re.fullmatch(r"Invalid (?:enum )?value '(.*)'", fault, re.DOTALL):
+        names = _CHOICES.get(path) or _CHOICES[path.rpartition(".")[2]]
+        return BadField(path, f"must be one of {', '.join(names)}, not {shown(found[1])}")
+    words = re.sub("`([^`]*)`", lambda types: " or ".join(_WORDS.get(t, t) for t in types[1].split(" | ")), fault)
+    words = re.sub(" >= 0(.0)?", " from 0 on", words).replace("Expected", "must be").replace(", got", ", not")
+    words = words.replace(", not a number", ", not a decimal number")
+    return BadField(path, f"has a key that {words}" if is_key else words)
 
 
-def _alternatives(table: dict[str, Any]) -> tuple[tuple[int, str], ...]:
-    for name in table:
-        if not (name.isascii() and name.isdecimal() and len(name) < 17):
-            raise BadField("alternatives", f"must map token ids to texts, not {shown(name)}")
-    return tuple((int(name), text(table, name)) for name in table)
-
-
-def _started(table: dict[str, Any]) -> RunStarted:
-    name = text(table, "run" if "run" in table else "strategy")
-    return RunStarted(name, whole(table, "prompt_tokens"), whole(table, "gamma"), whole(table, "max_new_tokens"))
-
-
-def _prefill(table: dict[str, Any]) -> PrefillDone:
-    capturing = number(table, "capture_seconds") if "capture_seconds" in table else 0.0
-    return PrefillDone(_optional_token(table, "token"), number(table, "seconds"), capturing)
-
-
-def _proposed(table: dict[str, Any]) -> DraftsProposed:
-    return DraftsProposed(whole(table, "round"), _drafts(table))
-
-
-def _verified(table: dict[str, Any]) -> RoundVerified:
-    return RoundVerified(
-        whole(table, "round"),
-        _drafts(table),
-        _optional_token(table, "emitted"),
-        number(table, "draft_seconds"),
-        number(table, "verify_seconds"),
-        number(table, "other_seconds"),
-    )
-
-
-def _drafts(table: dict[str, Any]) -> tuple[Token, ...]:
-    return tuple([decode_token(draft) for draft in listed(table, "drafts")])
-
-
-def _optional_token(table: dict[str, Any], field: str) -> Token | None:
-    value = table.get(field)
-    return None if value is None else decode_token(value)
-
-
-def _decode_verdict(table: dict[str, Any]) -> Lossless:
-    return Lossless(
-        choice(table, "status", _VERDICTS),
-        whole(table, "ties"),
-        None if table.get("first_divergence") is None else whole(table, "first_divergence"),
-        None if table.get("gap") is None else optional(table, "gap"),
-        text(table, "detail") if "detail" in table else "",
-    )
-
-
-_RECORDS: dict[str, Callable[[dict[str, Any]], Record]] = {
-    "run_started": _started,
-    "capturing": lambda table: Capturing(),
-    "prefill_done": _prefill,
-    "drafts_proposed": _proposed,
-    "round_verified": _verified,
-    "notice": lambda table: Notice(text(table, "message")),
-    "run_ended": lambda table: RunEnded(choice(table, "reason", _REASONS), text(table, "message")),
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
 }
 _KINDS: dict[type[Record], str] = {
     RunStarted: "run_started",
@@ -184,5 +269,9 @@ _KINDS: dict[type[Record], str] = {
     Notice: "notice",
     RunEnded: "run_ended",
 }
-_WITH_TOKENS = frozenset({"prefill_done", "drafts_proposed", "round_verified"})
-EVENTS = (*_RECORDS, "checked", "finished")
+_CHOICES: dict[str, Sequence[str]] = {
+    "event": (*_KINDS.values(), "checked", "finished"),
+    "reason": tuple(EndReason),
+    "status": tuple(Status),
+    "lossless.status": tuple(LosslessStatus),
+}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any
 
 MOST = 2**53  # the largest whole number that every JSON reader keeps exactly
-
-_Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class BadField(ValueError):
@@ -55,32 +53,11 @@ def text(table: Mapping[str, Any], field: str) -> str:
     return value
 
 
-def switch(table: Mapping[str, Any], field: str) -> bool:
-    value = present(table, field)
-    if type(value) is not bool:
-        raise BadField(field, f"must be true or false, not {shown(value)}")
-    return value
-
-
 def whole(table: Mapping[str, Any], field: str) -> int:
     value = present(table, field)
     if type(value) is not int or not 0 <= value <= MOST:
         raise BadField(field, f"must be a whole number from 0 on, not {shown(value)}")
     return value
-
-
-def number(table: Mapping[str, Any], field: str) -> float:
-    """A finite number of at least 0. JSON has no NaN: null stands for it and reads as 0."""
-    value = optional_number(table, field)
-    if value is None:
-        return 0.0
-    if value < 0:
-        raise BadField(field, f"must be a number from 0 on, not {shown(value)}")
-    return value
-
-
-def optional_number(table: Mapping[str, Any], field: str) -> float | None:
-    return checked_number(field, present(table, field))
 
 
 def checked_number(field: str, value: Any) -> float | None:
@@ -90,29 +67,6 @@ def checked_number(field: str, value: Any) -> float | None:
     if value is None or (type(value) is int and -MOST <= value <= MOST):
         return None if value is None else float(value)
     raise BadField(field, f"must be a finite number or null, not {shown(value)}")
-
-
-def choice(table: Mapping[str, Any], field: str, names: dict[str, _Choice]) -> _Choice:
-    value = table.get(field)
-    found = names.get(value) if type(value) is str else None
-    if found is None:
-        raise BadField(field, f"must be one of {', '.join(names)}, not {shown(present(table, field))}")
-    return found
-
-
-def listed(table: Mapping[str, Any], field: str) -> list[Any]:
-    value = present(table, field)
-    if type(value) is not list:
-        raise BadField(field, f"must be a list, not {shown(value)}")
-    return value
-
-
-def texts(table: Mapping[str, Any], field: str) -> tuple[str, ...]:
-    values = listed(table, field)
-    for value in values:
-        if type(value) is not str:
-            raise BadField(field, f"must be a list of texts, not with {shown(value)}")
-    return tuple(values)
 
 
 def mapping(table: Mapping[str, Any], field: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def test_json_holds_header_figures_and_every_token_of_every_round() -> None:
     assert run["token_ids"] == [5, 7, 9, 7] and run["text"] == "Since" and run["prompt_text"] == "<user>Why?\n"
     assert run["lossless"]["status"] == "near_ties"
     assert [token["text"] for token in run["verified"][0]["tokens"]] == [" the", "\u2028x", "", "雲\n"]
-    assert run["verified"][0]["tokens"][0]["insight"]["target_top"] == [7, 0.6, 8, 1 / 3]
+    assert run["verified"][0]["tokens"][0]["insight"]["target_top"] == [[7, 0.6], [8, 1 / 3]]
     assert run["prefill"][0]["seconds"] == 0.123456789012345
 
 

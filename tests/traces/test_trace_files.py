@@ -79,39 +79,79 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
         "line 2: field 'event' is missing: a line must be a JSON ob",
     ),
     "missing field": (changed(FIRST, gamma=None), "line 2: field 'gamma' is missing"),
-    "wrong type": (changed(FIRST, gamma="4"), "line 2: field 'gamma' must be a whole number from 0 on, not '4'"),
-    "truth for a number": (changed(FIRST, gamma=True), "line 2: field 'gamma' must be a whole number"),
-    "negative time": (changed(FIRST + 3, seconds=-1.5), "line 5: field 'seconds' must be a number from 0 on, not -1.5"),
+    "wrong type": (changed(FIRST, gamma="4"), "line 2: field 'gamma' must be a whole number, not a text"),
+    "truth for a number": (
+        changed(FIRST, gamma=True),
+        "line 2: field 'gamma' must be a whole number, not true or false",
+    ),
+    "negative time": (changed(FIRST + 3, seconds=-1.5), "line 5: field 'seconds' must be a number from 0 on"),
     "endless number": (
         b"".join(LINES).replace(b'"draft_seconds":0.001', b'"draft_seconds":1e999'),
-        "line 7: field 'draft_seconds' must be a finite number or null, not inf",
+        "line 7: field 'draft_seconds' must be a finite number",
     ),
     "unknown fate": (
         changed_draft(status="lost"),
-        "line 7: field 'status' must be one of pending, accepted, rejected, unverified, resampled, bonus, sampled, "
-        "not 'lost'",
+        "line 7: field 'drafts[1].status' must be one of pending, accepted, rejected, unverified, resampled, bonus, "
+        "sampled, not 'lost'",
     ),
-    "fate of a wrong type": (changed_draft(status=["x"]), "line 7: field 'status' must be one of"),
-    "probability of a wrong type": (changed_draft(p="0.5"), "line 7: field 'p' must be a finite number or null, not"),
+    "hostile fate": (
+        changed_draft(status="\x1b[2J\n - at `$.x`" + "x" * 100),
+        "sampled, not '\\\\x1b[2J\\\\n - at `$.x`xxxxxxxxxxxxxx...",
+    ),
+    "fate of a wrong type": (
+        changed_draft(status=["x"]),
+        "line 7: field 'drafts[1].status' must be a text, not a list",
+    ),
+    "probability of a wrong type": (
+        changed_draft(p="0.5"),
+        "line 7: field 'drafts[1].p' must be a number or null, not a text",
+    ),
     "token id": (changed_draft(id=-3), "line 7: field 'id' must be a whole number from 0 on, not -3"),
     "insight": (
-        changed_draft(insight={"target_top": [1]}),
-        "line 7: field 'target_top' must be a list of token ids, each with its probability behind it, not [1]",
+        changed_draft(insight={"target_top": [[1]]}),
+        "line 7: field 'drafts[1].insight.target_top[0]' must be a list of length 2",
     ),
     "insight of texts": (
-        changed_draft(insight={"target_top": ["a", 0.5]}),
-        "line 7: field 'target_top' must have a token id at every other place, not ['a']",
+        changed_draft(insight={"target_top": [["a", 0.5]]}),
+        "line 7: field 'drafts[1].insight.target_top[0][0]' must be a whole number, not a text",
     ),
     "probability of a wrong type in an insight": (
-        changed_draft(insight={"target_top": [7, "0.5"]}),
-        "line 7: field 'target_top' must be a finite number or null, not '0.5'",
+        changed_draft(insight={"target_top": [[7, "0.5"]]}),
+        "line 7: field 'drafts[1].insight.target_top[0][1]' must be a number, not a text",
     ),
-    "drafts are no list": (changed(FIRST + 5, drafts={}), "line 7: field 'drafts' must be a list, not {}"),
+    "drafts are no list": (changed(FIRST + 5, drafts={}), "line 7: field 'drafts' must be a list, not an object"),
     "too few texts": (
         changed(FIRST + 5, texts=["a"]),
         "line 7: field 'texts' must hold one text for each of the 4 tokens, not 1",
     ),
-    "texts of numbers": (changed(FIRST + 5, texts=[1, 2, 3, 4]), "line 7: field 'texts' must be a list of texts"),
+    "texts of numbers": (
+        changed(FIRST + 5, texts=[1, 2, 3, 4]),
+        "line 7: field 'texts[0]' must be a text, not a whole number",
+    ),
+    "negative position": (
+        changed_draft(position=-1),
+        "line 7: field 'position' must be a whole number from 0 on, not -1",
+    ),
+    "no fate": (
+        changed(FIRST + 5, drafts=[{"id": 1, "position": 2}]),
+        "line 7: field 'drafts[0].status' is missing",
+    ),
+    "event of a wrong type": (changed(FIRST, event=7), "line 2: field 'event' must be a text"),
+    "unknown verdict": (
+        changed(FIRST + 8, lossless={"status": "pending"}),
+        "line 10: field 'lossless.status' must be one of identical, near_ties, different, not_applicable, "
+        "not 'pending'",
+    ),
+    "deep event": (b"".join([*LINES[:1], b'{"event":"finished","cancelled":' + b"[" * 100_000 + b"\n"]), "line 2: "),
+    "half a character in a line with an endless number": (
+        changed(FIRST + 5, strategy="\ud83d").replace(b'"draft_seconds": 0.001', b'"draft_seconds": 1e999'),
+        "line 7: not JSON",
+    ),
+    "half a character for a fate": (changed_draft(status="\ud83d"), "line 7: field 'event' must be whole"),
+    "half a character in a damaged line": (
+        changed(FIRST + 5, alternatives={"x": "\ud83d"}),
+        "line 7: field 'alternatives' has a key that must be a whole number, not a text",
+    ),
     "unknown reason": (changed(FIRST + 7, reason="bored"), "line 9: field 'reason' must be one of end_token, length,"),
     "before the start": (
         b"".join([*LINES[:1], LINES[4], *LINES[1:]]),
@@ -128,7 +168,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "behind finished": (b"".join([*LINES, LINES[2]]), "line 12: field 'event' must not come behind 'finished'"),
     "alternatives without ids": (
         changed(FIRST + 5, alternatives={"x": "a"}),
-        "line 7: field 'alternatives' must map token ids to texts, not 'x'",
+        "line 7: field 'alternatives' has a key that must be a whole number, not a text",
     ),
     "cut inside a line": (
         b"".join(LINES)[:-200],

@@ -2,15 +2,16 @@
 
 import json
 import math
-from dataclasses import fields, is_dataclass, make_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import get_args
 
 import pytest
-from recorded import INSIGHT, PAIR, comparison, full_events, full_trace, trace_of
+from recorded import PAIR, comparison, full_events, full_trace, trace_of
 
 from specdec_tui.decoding import records
 from specdec_tui.decoding.records import (
+    Event,
     Finished,
     Insight,
     PrefillDone,
@@ -22,7 +23,6 @@ from specdec_tui.decoding.records import (
     Token,
 )
 from specdec_tui.settings import Settings
-from specdec_tui.traces import tokens
 from specdec_tui.traces.format import Trace, TraceHeader, new_header, parse_header, parse_lines, summarise, trace_lines
 
 
@@ -61,23 +61,21 @@ def test_floats_keep_their_last_bit() -> None:
     assert parse_lines(trace_lines(trace_of(events))).events == events
 
 
-def test_a_field_added_to_insight_needs_no_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    wider = make_dataclass(
-        "Insight",
-        [("residual_top", tuple[tuple[int, float], ...], ()), ("margin", float | None, None)],
-        bases=(Insight,),
-        frozen=True,
-    )
-    monkeypatch.setattr(tokens, "Insight", wider)
-    monkeypatch.setattr(tokens, "ALTERNATIVES", tuple(f.name for f in fields(wider) if f.default == ()))
-    monkeypatch.setattr(tokens, "ENTROPIES", tuple(f.name for f in fields(wider) if f.default != ()))
-    token = Token(1, Status.ACCEPTED, 0, insight=wider(0.5, residual_top=((3, 0.25),), margin=2.0))
-    assert tokens.decode_token(json.loads(json.dumps(tokens.encode_token(token)))) == token
+def of_insight(insight: Insight) -> tuple[Event, ...]:
+    token = Token(1, Status.RESAMPLED, 0, insight=insight)
+    return (Step("target", RunStarted("target", 1, 0, 1)), Step("target", PrefillDone(token, 0.5), ("a",)))
 
 
-def test_insight_is_read_back_exactly() -> None:
-    token = Token(1, Status.ACCEPTED, 0, insight=INSIGHT)
-    assert tokens.decode_token(json.loads(json.dumps(tokens.encode_token(token)))) == token
+def test_every_field_of_insight_is_read_back_exactly() -> None:
+    insight = Insight(0.1 + 0.2, 1e-17, ((7, 0.6), (8, 1 / 3)), ((8, 0.5),), ((9, 1.0),))
+    assert not any(getattr(insight, field.name) == field.default for field in fields(Insight))
+    events = of_insight(insight)
+    assert parse_lines(trace_lines(trace_of(events))).events == events
+
+
+def test_of_an_insight_that_is_no_number_the_rest_is_kept() -> None:
+    events = of_insight(Insight(float("nan"), 1.5, ((7, float("nan")), (8, 0.5))))
+    assert parse_lines(trace_lines(trace_of(events))).events == of_insight(Insight(None, 1.5, ((8, 0.5),)))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
