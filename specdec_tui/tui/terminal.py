@@ -12,13 +12,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from types import FrameType
 
 import platformdirs
 
 LOG_BYTES = 1 << 20
 CALLS_TO_LEAVE = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGTERM") if hasattr(signal, name))
+WATCH_SECONDS = 1.0
+GONE = 129  # the status of what ends by a hang-up
 
 
 def log_file() -> Path:
@@ -66,17 +68,28 @@ def screen_to_ourselves(log: Path) -> Iterator[None]:
 def leaving_when_told(leave: Callable[[int], None]) -> Iterator[None]:
     """When the terminal is closed, or the process is asked to end, `leave(status)` is called in a thread of its own.
 
-    Without it the process would be gone at once, and what it has not written yet with it.
+    Without it the process would be gone at once, and what it has not written yet with it; or, where
+    it is not told that its terminal is gone, would ask for keys for ever.
     """
 
     def told(number: int, _frame: FrameType | None) -> None:
         # A thread: what is asked from the interrupted one would not wake a loop that waits for input.
         Thread(target=leave, args=(128 + number,), daemon=True).start()
 
+    def watch() -> None:
+        while not over.wait(WATCH_SECONDS):
+            if not os.isatty(0):
+                leave(GONE)
+                return
+
+    over = Event()
+    if os.isatty(0):
+        Thread(target=watch, daemon=True).start()
     before = {number: signal.signal(number, told) for number in CALLS_TO_LEAVE}
     try:
         yield
     finally:
+        over.set()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -10,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tmux import Terminal
+from tmux import PATIENCE_SECONDS, Terminal
 
 from specdec_tui.decoding.records import Step
 from specdec_tui.traces.files import read_trace
@@ -89,6 +92,19 @@ def test_a_run_at_work_is_kept_when_the_app_must_go(launch: Launch, tmp_path: Pa
     assert len(kept) == 1
     events = read_trace(kept[0]).events
     assert "".join(text for event in events if isinstance(event, Step) for text in event.texts).startswith("Light")
+
+
+def test_a_terminal_that_is_gone_without_a_word_ends_the_app(tmp_path: Path) -> None:
+    master, slave = pty.openpty()  # not the controlling terminal of the app: no signal tells of its end
+    home = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), "SPECDEC_TUI_DATA_DIR": str(tmp_path / "data")}
+    command = [sys.executable, str(APP)]
+    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=os.environ | home) as app:
+        os.close(slave)
+        shown = b""
+        while b"ready" not in shown:
+            shown += os.read(master, 1 << 16)
+        os.close(master)
+        assert app.wait(timeout=PATIENCE_SECONDS) == 129
 
 
 def test_resizing_while_running_keeps_the_app_alive_and_complete(launch: Launch) -> None:
