@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -195,6 +196,7 @@ async def test_exports_are_written_where_they_are_wanted_and_never_over_a_file_u
             await until(pilot, lambda file=file: any(file.name in text for text in toasts(app)), kind)
             assert file.read_text(encoding="utf-8").lower().startswith(begins)
         assert json.loads((tmp_path / "out.json").read_text())
+        assert not re.search(r"url\(.?http", (tmp_path / "out.svg").read_text(encoding="utf-8"))
         app.action_export("pdf x")
         await until(pilot, lambda: any("one of json, csv, svg, html" in text for text in toasts(app)))
         await pilot.press("e")
