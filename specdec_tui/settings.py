@@ -66,7 +66,7 @@ def _choice(*names: str) -> Kind:
             raise ValueError
         return value
 
-    return Kind(parse, "one of " + ", ".join(names), names)
+    return Kind(parse, "one of " + ", ".join(filter(None, names)), names)
 
 
 def _parse_switch(text: str) -> bool:
@@ -221,6 +221,8 @@ def parse_speed(text: str) -> float:
 
 def parse_path(text: str) -> Path:
     """A file as a user names it, `~` taken for a home. SettingError with one clear line."""
+    if not text.strip():
+        raise SettingError("an empty name is not valid: give a file")
     try:
         return Path(text.strip()).expanduser()
     except RuntimeError:

@@ -9,6 +9,8 @@ from collections import deque
 from specdec_tui.decoding.records import RoundVerified
 
 WINDOW_ROUNDS = 50
+LEAST_SECONDS = 1e-9
+"""What took less was not measured: no clock here counts finer, and no speed follows from it."""
 
 
 class RunCourse:
@@ -53,6 +55,6 @@ class RunCourse:
         for end in ends:
             start = max(0, end - WINDOW_ROUNDS)
             seconds = self._seconds[end] - self._seconds[start]
-            if seconds > 0:
+            if seconds >= LEAST_SECONDS:
                 pairs.append((self._seconds[end], (self._tokens[end] - self._tokens[start]) / seconds))
         return pairs

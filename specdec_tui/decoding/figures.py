@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from specdec_tui.decoding.course import RunCourse
+from specdec_tui.decoding.course import LEAST_SECONDS, RunCourse
 from specdec_tui.decoding.records import (
     PrefillDone,
     Record,
@@ -133,8 +133,9 @@ class RunFigures:
 
     @property
     def decode_tokens_per_second(self) -> float | None:
-        """Tokens of the rounds per second of the rounds; None before the first of them."""
-        return _ratio(self._round_tokens, self.decode_seconds)
+        """Tokens of the rounds per second of the rounds; None before the first of them that took measurable time."""
+        seconds = self.decode_seconds
+        return self._round_tokens / seconds if seconds >= LEAST_SECONDS else None
 
     @property
     def rounds(self) -> int:

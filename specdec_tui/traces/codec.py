@@ -20,6 +20,7 @@ from specdec_tui.decoding.records import (
     EndReason,
     Event,
     Finished,
+    Insight,
     Lossless,
     LosslessStatus,
     Notice,
@@ -36,8 +37,57 @@ from specdec_tui.decoding.records import (
 from specdec_tui.traces.tokens import encode_token
 from specdec_tui.traces.values import BadField, shown
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Seconds = Annotated[float, msgspec.Meta(ge=0)] | None  # null where what was measured is no number: read as 0
+# What is drawn on a screen has bounds: a number beyond them is damage, and would break what shows it.
+_SLACK = 0.001  # what rounding may add to a probability, or take from an entropy
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Chance = Annotated[float, msgspec.Meta(ge=0, le=1 + _SLACK)]
+Nats = Annotated[float, msgspec.Meta(ge=-_SLACK, le=1000)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)] | None  # null where what was measured is no number: read as 0
+Top = tuple[tuple[Count, Chance], ...]
+
+
+class _Insight(msgspec.Struct, gc=False):
+    target_entropy: Nats | None = None
+    drafter_entropy: Nats | None = None
+    target_top: Top = ()
+    drafter_top: Top = ()
+    residual_top: Top = ()
+
+
+class _Token(msgspec.Struct, gc=False):
+    id: Count
+    status: Status
+    position: Count
+    p: Chance | None = None
+    q: Chance | None = None
+    acceptance: Chance | None = None
+    draw: Chance | None = None
+    insight: _Insight | None = None
+
+    def token(self) -> Token:
+        seen = self.insight
+        return Token(
+            self.id,
+            self.status,
+            self.position,
+            self.p,
+            self.q,
+            self.acceptance,
+            self.draw,
+            None
+            if seen is None
+            else Insight(
+                seen.target_entropy, seen.drafter_entropy, seen.target_top, seen.drafter_top, seen.residual_top
+            ),
+        )
+
+
+class _Verdict(msgspec.Struct):
+    status: LosslessStatus
+    ties: Count = 0
+    first_divergence: Count | None = None
+    gap: Annotated[float, msgspec.Meta(ge=0, le=1e6)] | None = None
+    detail: str = ""
 
 
 class _Line(msgspec.Struct, tag_field="event"):
@@ -59,22 +109,15 @@ class _StepLine(_Line, kw_only=True):
 
     def event(self) -> Step:
         record = self.record()
-        self._check(record)
         return Step(self.strategy, record, self.texts, self.prompt_text, self.answer, tuple(self.alternatives.items()))
-
-    def _check(self, record: Record) -> None:
-        """What no type says."""
 
 
 class _TokensLine(_StepLine, kw_only=True):
-    def _check(self, record: Record) -> None:
-        tokens = tokens_of(record)
-        if len(self.texts) != len(tokens):
-            raise BadField("texts", f"must hold one text for each of the {len(tokens)} tokens, not {len(self.texts)}")
-        for token in tokens:
-            if token.id < 0 or token.position < 0:
-                field = "id" if token.id < 0 else "position"
-                raise BadField(field, f"must be a whole number from 0 on, not {getattr(token, field)}")
+    def event(self) -> Step:
+        step = super().event()
+        if len(step.texts) != (count := len(tokens_of(step.record))):
+            raise BadField("texts", f"must hold one text for each of the {count} tokens, not {len(step.texts)}")
+        return step
 
 
 class _Started(_StepLine, tag="run_started", kw_only=True):
@@ -93,33 +136,34 @@ class _Capturing(_StepLine, tag="capturing"):
 
 
 class _Prefill(_TokensLine, tag="prefill_done", kw_only=True):
-    token: Token | None = None
+    token: _Token | None = None
     seconds: Seconds
     capture_seconds: Seconds = 0.0
 
     def record(self) -> PrefillDone:
-        return PrefillDone(self.token, self.seconds or 0.0, self.capture_seconds or 0.0)
+        return PrefillDone(_token(self.token), self.seconds or 0.0, self.capture_seconds or 0.0)
 
 
 class _Proposed(_TokensLine, tag="drafts_proposed", kw_only=True):
     round: Count
-    drafts: tuple[Token, ...]
+    drafts: tuple[_Token, ...]
 
     def record(self) -> DraftsProposed:
-        return DraftsProposed(self.round, self.drafts)
+        return DraftsProposed(self.round, tuple([draft.token() for draft in self.drafts]))
 
 
 class _Verified(_TokensLine, tag="round_verified", kw_only=True):
     round: Count
-    drafts: tuple[Token, ...]
-    emitted: Token | None = None
+    drafts: tuple[_Token, ...]
+    emitted: _Token | None = None
     draft_seconds: Seconds
     verify_seconds: Seconds
     other_seconds: Seconds
 
     def record(self) -> RoundVerified:
         seconds = (self.draft_seconds or 0.0, self.verify_seconds or 0.0, self.other_seconds or 0.0)
-        return RoundVerified(self.round, self.drafts, self.emitted, *seconds)
+        drafts = tuple([draft.token() for draft in self.drafts])
+        return RoundVerified(self.round, drafts, _token(self.emitted), *seconds)
 
 
 class _Notice(_StepLine, tag="notice", kw_only=True):
@@ -139,10 +183,10 @@ class _Ended(_StepLine, tag="run_ended", kw_only=True):
 
 class _Checked(_Line, tag="checked"):
     strategy: str
-    lossless: Lossless
+    lossless: _Verdict
 
     def event(self) -> Checked:
-        return Checked(self.strategy, self.lossless)
+        return Checked(self.strategy, Lossless(*msgspec.structs.astuple(self.lossless)))
 
 
 class _Finished(_Line, tag="finished"):
@@ -150,6 +194,10 @@ class _Finished(_Line, tag="finished"):
 
     def event(self) -> Finished:
         return Finished(self.cancelled)
+
+
+def _token(found: _Token | None) -> Token | None:
+    return None if found is None else found.token()
 
 
 _Lines = _Started | _Capturing | _Prefill | _Proposed | _Verified | _Notice | _Ended | _Checked | _Finished
@@ -247,7 +295,9 @@ def _bad_field(message: str) -> BadField:
         names = _CHOICES.get(path) or _CHOICES[path.rpartition(".")[2]]
         return BadField(path, f"must be one of {', '.join(names)}, not {shown(found[1])}")
     words = re.sub("`([^`]*)`", lambda types: " or ".join(_WORDS.get(t, t) for t in types[1].split(" | ")), fault)
-    words = re.sub(" >= 0(.0)?", " from 0 on", words).replace("Expected", "must be").replace(", got", ", not")
+    words = re.sub(" >= (\\S+)", lambda bound: f" from {float(bound[1]):.0f} on".replace("-0", "0"), words)
+    words = re.sub(" <= (\\S+)", lambda bound: f" of at most {float(bound[1]):.0f}", words)
+    words = words.replace("Expected", "must be").replace(", got", ", not")
     words = words.replace(", not a number", ", not a decimal number")
     return BadField(path, f"has a key that {words}" if is_key else words)
 

@@ -140,6 +140,8 @@ def _parsed(line: str, count: int) -> Any:
         return _PARSE(line)
     except (ValueError, RecursionError):
         pass
+    if not line.strip():
+        raise TraceError(f"line {count}: empty: every line of a trace must be one JSON object")
     if not line.endswith("\n") and count > 1:
         raise TraceError(f"line {count}: the last line is cut off: the trace was not written to its end")
     raise TraceError(f"line {count}: not JSON: every line of a trace must be one JSON object")

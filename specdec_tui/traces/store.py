@@ -11,6 +11,7 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import time
 
 from specdec_tui.data_folder import data_folder
 from specdec_tui.traces.files import place_lines, read_header
@@ -19,6 +20,7 @@ from specdec_tui.traces.format import Trace, TraceError, TraceHeader, trace_line
 SUFFIX = ".jsonl"
 MEGABYTE = 2**20
 _SECOND = len("2026-11-28T12-00-00")
+_RESERVED_SECONDS = 10.0  # an empty file older than this is no name that is just being taken
 _SLUG = 40  # characters of the prompt in a file name
 
 
@@ -67,7 +69,7 @@ class TraceStore:
             try:
                 found.append(Entry(path, size, read_header(path)))
             except TraceError as error:
-                if _size(path):  # neither just deleted by another program, nor just reserved
+                if _is_settled(path):  # neither just deleted by another program, nor just reserved
                     found.append(Entry(path, size, None, str(error)))
         return found
 
@@ -89,8 +91,8 @@ class TraceStore:
                     with suppress(OSError):
                         if item.is_file():
                             status = item.stat()
-                            time = item.name[:_SECOND], status.st_mtime_ns
-                            found.append((time, status.st_size, self.folder / item.name))
+                            moment = item.name[:_SECOND], status.st_mtime_ns
+                            found.append((moment, status.st_size, self.folder / item.name))
         return found
 
     def _keep_within_bounds(self, newest: Path) -> None:
@@ -124,11 +126,12 @@ def _name(unnamed: Path, stem: Path) -> Path:
     raise FileExistsError(0, "too many traces of the same second")
 
 
-def _size(path: Path) -> int:
+def _is_settled(path: Path) -> bool:
     try:
-        return path.stat().st_size
+        status = path.stat()
     except OSError:
-        return 0
+        return False
+    return status.st_size > 0 or time() - status.st_mtime > _RESERVED_SECONDS
 
 
 def _stem(header: TraceHeader) -> str:

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any
 
 MOST = 2**53  # the largest whole number that every JSON reader keeps exactly
+LARGEST = 1e12  # the largest figure
 
 
 class BadField(ValueError):
@@ -61,12 +62,12 @@ def whole(table: Mapping[str, Any], field: str) -> int:
 
 
 def checked_number(field: str, value: Any) -> float | None:
-    """`value` as a float where it is a finite number, None where it is null."""
-    if type(value) is float and value - value == 0:
-        return value
-    if value is None or (type(value) is int and -MOST <= value <= MOST):
-        return None if value is None else float(value)
-    raise BadField(field, f"must be a finite number or null, not {shown(value)}")
+    """`value` as a float where it is a number that a table has room for, None where it is null."""
+    if value is None:
+        return None
+    if type(value) in (int, float) and -LARGEST <= value <= LARGEST:
+        return float(value)
+    raise BadField(field, f"must be a number of at most {LARGEST:.0e} or null, not {shown(value)}")
 
 
 def mapping(table: Mapping[str, Any], field: str) -> dict[str, Any]:

@@ -109,6 +109,8 @@ def _speed_heading(figures: RunFigures, baseline: RunFigures | None, width: int)
 
 def ms_text(seconds: float) -> str:
     ms = seconds * 1000
+    if ms >= 1e6:
+        return f"{ms:.0e}"
     return f"{ms:.2f}" if ms < 1 else f"{ms:.1f}" if ms < 1000 else f"{ms:.0f}"
 
 

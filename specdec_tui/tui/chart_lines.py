@@ -126,7 +126,7 @@ def _speed(figures: RunFigures, window: RunFigures, baseline: RunFigures | None,
     if rate is None:
         return [("tokens/s".ljust(_LABEL), Ink.LABEL), ("no measurable time yet", Ink.LABEL)]
     theirs = None if baseline is None else baseline.decode_tokens_per_second
-    top = max(rate, theirs or 0.0)
+    top = max(rate, theirs or 0.0) or 1.0
     mark = theirs / top if theirs else None
     tail = _recent(window, speed_text(window.decode_tokens_per_second))
     line = _row("tokens/s", rate / top, mark, Ink.RUN, speed_text(rate), "", tail, width)

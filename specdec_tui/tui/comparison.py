@@ -89,7 +89,7 @@ class ComparisonTable(DataTable[Text]):
                 for count in (figures.drafted, figures.accepted, figures.rejected, figures.unverified)
             ),
             _number(figures.wasted_rate, ".0%"),
-            _number(figures.prefill_seconds, ".2f"),
+            _number(figures.prefill_seconds or None, ".2f"),
             Text(_shares(figures), justify="right"),
         ]
 

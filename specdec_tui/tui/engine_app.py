@@ -219,8 +219,16 @@ class EngineApp(KeysInOrder):
     @property
     def finished_rows(self) -> list[Row]:
         """The rows of the comparison table: of runs at work there are no figures to compare yet."""
-        results = self.grid.results
-        return [(r.strategy, r.figures if r.figures.end is not None else RunFigures(), r.lossless) for r in results]
+        known = [r.figures.end is not None or not self.at_work for r in self.grid.results]
+        return [
+            (r.strategy, r.figures if is_known else RunFigures(), r.lossless)
+            for r, is_known in zip(self.grid.results, known, strict=True)
+        ]
+
+    @property
+    def at_work(self) -> bool:
+        """Whether more is to come in the panes."""
+        return self.running
 
     def _job_ended(self, job: int, error: str) -> None:
         self.header.progress = None

@@ -192,8 +192,10 @@ def _pair(header: TraceHeader) -> str:
 
 
 def _best(header: TraceHeader) -> str:
-    """The fastest strategy beside the target, and its speedup."""
+    """The fastest strategy beside the target, and its speedup; of a run that broke off, that it did."""
     others = {n: figures for n, figures in header.strategies.items() if n not in ("target", "drafter")}
+    if any(figures.get("finish_reason", "") is None for figures in header.strategies.values()):
+        return "not ended"
     rated = [(figures["speedup"], name) for name, figures in others.items() if figures.get("speedup")]
     if not rated:
         return ", ".join(one_row(name) for name in header.strategies)[:32]

@@ -141,6 +141,7 @@ def _clock(record: Shown, width: int) -> list[Line]:
     return _wrapped(f"clock: {text} ms", QUIET, width)
 
 
+_PART_OF_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 Block = tuple[str, tuple[tuple[int, float], ...]]
 
 
@@ -156,10 +157,12 @@ def bars(look: Look, name: str, top: Sequence[tuple[int, float]], width: int) ->
     """A distribution's most probable ids as bars; the token itself is marked."""
     label = max(3, min(16, width - 1 - 6 - 4))
     room = width - 1 - label - 6
-    highest = max(value for _, value in top)
+    highest = max(value for _, value in top) or 1.0
     lines: list[Line] = [[(clip(name, width), "bold")]]
     for token, value in top:
-        text = spell(look.alternatives[token]) if token in look.alternatives else f"#{token}"
+        text = look.alternatives.get(token, "")
+        # Parts of a character all look the same: they are told apart by their ids.
+        text = spell(text) if text.strip(_PART_OF_CHARACTER) else f"{text}#{token}"
         own = token == look.token.id
         drawn = clip(text, label)
         style = f"$token-{look.token.status.value} bold" if own else ""

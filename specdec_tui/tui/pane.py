@@ -239,6 +239,12 @@ class StrategyPane(CursorPane, can_focus=True):
             self.set_class(failed, "-failed")
             self.note(record.message, BAD if failed else "")
 
+    def break_off(self) -> None:
+        """No more of the run is known."""
+        self.state = PaneState.BROKEN_OFF
+        self.remove_class("-running")
+        self._repaint_lines()
+
     def checked(self, lossless: Lossless) -> None:
         """Show the verdict of the lossless check."""
         self._lossless = lossless

@@ -112,6 +112,13 @@ class PaneGrid(VerticalScroll, can_focus=False):
             self.panes[end.strategy].feed([end])
         return ends
 
+    def break_off(self) -> None:
+        """Nothing more comes: what has not ended by now never did."""
+        for pane in (self.panes[name] for name in self._took_part):
+            if pane.figures.end is None:
+                pane.break_off()
+        self._set_baseline()
+
     def _set_baseline(self) -> None:
         baseline = self.panes["target"].figures if "target" in self._took_part else None
         for name in self._took_part:

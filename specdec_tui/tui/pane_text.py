@@ -32,6 +32,7 @@ class PaneState(StrEnum):
     PREFILL = "prefill"
     RUNNING = "running"
     ENDED = "ended"
+    BROKEN_OFF = "broken off"  # of a trace: the app was left in the middle of the run
 
 
 _END_WORDS = {
@@ -144,6 +145,9 @@ def status_parts(
     if end is not None and end.reason is not EndReason.LENGTH:
         bad = end.reason is EndReason.ERROR
         groups.append([(_END_WORDS[end.reason], BAD if bad else QUIET)])
+    if state is PaneState.BROKEN_OFF:
+        groups.append([("not ended", WARN)])
+        first = len(groups) - 1
     if lossless is not None:
         verdict = lossless_part(lossless, is_target)
         if end is not None and end.reason in (EndReason.CANCELLED, EndReason.ERROR):
@@ -152,7 +156,8 @@ def status_parts(
         else:
             groups.append([verdict])
         first = len(groups) - 1
-    groups.append([(f"prefill {figures.prefill_seconds:.2f} s", QUIET)])
+    if figures.prefill_seconds:
+        groups.append([(f"prefill {figures.prefill_seconds:.2f} s", QUIET)])
     if figures.capture_seconds:
         groups.append([(f"captured in {figures.capture_seconds:.1f} s", QUIET)])
     if end is not None and end.reason is EndReason.LENGTH:

@@ -15,7 +15,7 @@ from textual.timer import Timer
 
 from specdec_tui.backends.pair import PairInfo
 from specdec_tui.benchmark.environment import describe_environment
-from specdec_tui.decoding.records import Event, RunStarted, Step
+from specdec_tui.decoding.records import Event, Finished, RunStarted, Step
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, SettingError, Settings, parse_path, parse_speed
 from specdec_tui.traces.files import read_trace, write_lines
@@ -163,9 +163,15 @@ class PlaybackApp(TextActions):
 
     def _show_whole(self, trace: Trace) -> None:
         self._fill(trace, trace.events)
-        self._show_table()
+        self.grid.break_off()
+        ended = any(isinstance(event, Finished) and not event.cancelled for event in trace.events)
+        self._show_table(ended)
 
-    def _show_table(self, shown: bool = True) -> None:
+    @property
+    def at_work(self) -> bool:
+        return super().at_work or self.race is not None
+
+    def _show_table(self, shown: bool) -> None:
         self.table.show(self.finished_rows)
         self.table.display = shown and len(self.grid.results) > 1
 
@@ -214,7 +220,7 @@ class PlaybackApp(TextActions):
             )
             return
         kind, _, name = words.strip().partition(" ")
-        picture = self.export_screenshot() if len(self.screen_stack) == 1 else ""
+        picture = self.export_screenshot(title="specdec-tui") if len(self.screen_stack) == 1 else ""
 
         def write(target: Target | None) -> None:
             if target is not None:
@@ -268,7 +274,7 @@ class PlaybackApp(TextActions):
         elif self.trace is None:
             self.say("Nothing has run yet: type a prompt first, or open a trace (h)")
         elif not (race := Race(self.trace.events, wanted)).length:
-            self.say("The run ended before it began: there is nothing to race")
+            self.say("The run has no clock readings: there is nothing to race")
         else:
             self._begin_race(self.trace, race)
         self._settle()
@@ -304,6 +310,7 @@ class PlaybackApp(TextActions):
         if race.over:
             self._stop_race()
             self.grid.deliver([event for event in trace.events if not isinstance(event, Step)])
+            self.grid.break_off()
             self._show_table(self._table_was_open)
         self.run_line.update(self._run_line())
 

@@ -58,11 +58,11 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "header with a wrong field": (changed(0, settings=[1]), "line 1: field 'settings' must be an object, not [1]"),
     "figure of a wrong type": (
         changed(0, strategies={"speculative": {"speedup": "x"}}),
-        "line 1: field 'speedup' must be a finite number or null, not 'x'",
+        "line 1: field 'speedup' must be a number of at most 1e+12 or null, not 'x'",
     ),
     "endless figure": (
         changed(0, strategies={"speculative": {"speedup": 10**400}}),
-        "line 1: field 'speedup' must be a finite number or null, not",
+        "line 1: field 'speedup' must be a number of at most 1e+12 or null, not",
     ),
     "verdict of a wrong type": (
         changed(0, strategies={"speculative": {"lossless": 7}}),
@@ -106,7 +106,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
         changed_draft(p="0.5"),
         "line 7: field 'drafts[1].p' must be a number or null, not a text",
     ),
-    "token id": (changed_draft(id=-3), "line 7: field 'id' must be a whole number from 0 on, not -3"),
+    "token id": (changed_draft(id=-3), "line 7: field 'drafts[1].id' must be a whole number from 0 on"),
     "insight": (
         changed_draft(insight={"target_top": [[1]]}),
         "line 7: field 'drafts[1].insight.target_top[0]' must be a list of length 2",
@@ -130,7 +130,27 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     ),
     "negative position": (
         changed_draft(position=-1),
-        "line 7: field 'position' must be a whole number from 0 on, not -1",
+        "line 7: field 'drafts[1].position' must be a whole number from 0 on",
+    ),
+    "far position": (changed_draft(position=2**63), "line 7: field 'drafts[1].position' must be a whole number of at"),
+    "endless id": (changed_draft(id=10**30), "line 7: field 'drafts[1].id' must be a whole number of at most"),
+    "improbable": (changed_draft(p=1.5), "line 7: field 'drafts[1].p' must be a number of at most 1"),
+    "negative probability": (changed_draft(q=-0.5), "line 7: field 'drafts[1].q' must be a number from 0 on"),
+    "endless entropy": (
+        changed_draft(insight={"target_entropy": 1.7e308}),
+        "line 7: field 'drafts[1].insight.target_entropy' must be a number of at most 1000",
+    ),
+    "negative entropy": (
+        changed_draft(insight={"target_entropy": -9}),
+        "line 7: field 'drafts[1].insight.target_entropy' must be a number from 0 on",
+    ),
+    "improbable alternative": (
+        changed_draft(insight={"target_top": [[1, 9e9]]}),
+        "line 7: field 'drafts[1].insight.target_top[0][1]' must be a number of at most 1",
+    ),
+    "endless time": (
+        changed(FIRST + 3, seconds=1.7e308),
+        "line 5: field 'seconds' must be a number of at most",
     ),
     "no fate": (
         changed(FIRST + 5, drafts=[{"id": 1, "position": 2}]),

@@ -125,8 +125,12 @@ def test_a_file_that_vanishes_while_the_list_is_made_is_left_out(
 
 
 def test_a_file_that_another_program_has_just_reserved_is_not_listed_as_damaged(tmp_path: Path) -> None:
-    (tmp_path / "2026-11-28T12-00-00-why.jsonl").touch()
+    file = tmp_path / "2026-11-28T12-00-00-why.jsonl"
+    file.touch()
     assert TraceStore(tmp_path).entries() == []
+    os.utime(file, (0, 0))  # nobody takes so long to fill it
+    (entry,) = TraceStore(tmp_path).entries()
+    assert "the file is empty" in entry.problem
 
 
 def test_a_folder_that_cannot_be_made_is_said_in_one_line(tmp_path: Path) -> None:

@@ -77,6 +77,20 @@ def test_a_slower_run_says_so() -> None:
     assert "0.25× slower" in gauges(slow)[1]
 
 
+@pytest.mark.parametrize("seconds", [0.0, 5e-324, 1e-12, 1e6])
+def test_rounds_without_measurable_time_or_without_tokens_are_survived(seconds: float) -> None:
+    bare = RunFigures()
+    bare.add(RunStarted("speculative", 3, 2, 99))
+    bare.add(RoundVerified(0, (Token(1, Status.REJECTED, 0),), None, seconds, seconds, seconds))
+    for figures in (bare, run_of(("aa", seconds, seconds), ("ru", seconds, seconds))):
+        for baseline in (TARGET, figures):
+            assert gauge_lines(figures, figures.window(), baseline, False, 60)
+        for chart in Chart:
+            full_chart(chart, figures, figures.window(), TARGET, 60, 12)
+            compact_chart(chart, figures, 60)
+        assert all(0 <= speed < 1e10 for _, speed in figures.course.speeds(40))
+
+
 def test_what_does_not_apply_is_said_in_a_line() -> None:
     assert gauges(RunFigures()) == ["no rounds yet"]
     assert "no drafts to judge" in gauges(TARGET, None, True)[1]
@@ -188,4 +202,5 @@ def test_only_charts_that_apply_are_drawn() -> None:
 
 
 def test_milliseconds_keep_three_figures() -> None:
+    assert all(len(ms_text(10.0**power)) <= 7 for power in range(-9, 7))
     assert [ms_text(s) for s in (0.0, 0.00012, 0.0123, 0.456, 12.3456)] == ["0.00", "0.12", "12.3", "456.0", "12346"]

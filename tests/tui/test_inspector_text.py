@@ -46,6 +46,12 @@ def test_everything_that_is_known_is_told(width: int) -> None:
     assert "\x1b" not in text and "␛" in text
 
 
+def test_parts_of_a_character_are_told_apart_by_their_ids_and_bars_of_nothing_are_drawn() -> None:
+    seen = Insight(target_top=((1, 0.0), (2, 0.0)))
+    text = text_of(look(replace(TOKEN, insight=seen), alternatives={1: "\N{REPLACEMENT CHARACTER}", 2: ""}))
+    assert "\N{REPLACEMENT CHARACTER}#1" in text and "#2" in text and "█" not in text
+
+
 def test_no_line_is_wider_than_the_panel() -> None:
     for width in range(20, 200):
         for line in inspector_lines(look(text="x" * 5000), width):

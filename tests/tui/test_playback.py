@@ -17,7 +17,7 @@ from textual.widgets import DataTable, Input, OptionList
 
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.files import read_trace
-from specdec_tui.traces.format import Trace
+from specdec_tui.traces.format import Trace, new_header
 from specdec_tui.tui.app import SpecdecApp
 from specdec_tui.tui.compare_screen import CompareScreen
 from specdec_tui.tui.export_screen import ExportScreen
@@ -271,6 +271,38 @@ async def test_leaving_is_quiet_where_an_unsent_text_cannot_be_kept(tmp_path: Pa
     (tmp_path / "data").write_text("not a folder")
     app.keep_unfinished()
     make_app().keep_unfinished()  # one that never opened
+
+
+async def test_a_run_that_broke_off_says_so_and_has_its_figures_everywhere(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        (path,) = await kept(pilot)
+    lines = path.read_text().splitlines(keepends=True)
+    ended = next(i for i, line in enumerate(lines) if '"strategy":"lookup"' in line and "run_ended" in line)
+    whole = read_trace(path)
+    cut = Trace(new_header(whole.header.prompt, whole.events[: ended - 2]), whole.events[: ended - 2])
+    path.unlink()
+    app.store.save(cut)
+    replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(cut))
+    async with replayed.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: replayed.trace is not None)
+        pane = replayed.grid.panes["lookup"]
+        for _ in ("opened", "raced"):
+            assert "not ended" in str(pane._status_line.render())
+            assert "not ended" not in str(replayed.grid.panes["target"]._status_line.render())
+            assert not replayed.table.display
+            replayed.action_race("0.05")
+            assert all(figures.rounds == 0 for _, figures, _ in replayed.finished_rows)
+            replayed.action_race("100")
+            await until(pilot, lambda: replayed.race is None, "the race is over")
+        await pilot.press("escape", "t")
+        row = replayed.table.get_row_at(3)
+        assert str(row[1]) == f"{pane.figures.decode_tokens_per_second:.1f}" and str(row[-2]) == "0.21"
+        await pilot.press("h")
+        history = replayed.screen.query_one(OptionList)
+        await until(pilot, lambda: history.option_count == 1)
+        assert "not ended" in str(history.get_option_at_index(0).prompt)
 
 
 async def test_a_replay_needs_neither_torch_nor_a_model(tmp_path: Path) -> None:
