@@ -40,8 +40,8 @@ def decode(
 ) -> Iterator[Record]:
     """Run one strategy on a prompt and yield its records, `RunEnded` always last.
 
-    `cancelled` is asked before the prefill and between rounds. Whatever a model raises becomes
-    `RunEnded(ERROR)`. `insight` adds entropies and alternatives without changing any token.
+    `cancelled` is asked before the prefill, between pieces of a long prompt, and between rounds.
+    Whatever a model raises becomes `RunEnded(ERROR)`. `insight` adds entropies and alternatives without changing any token.
     Text and figures belong to the same seed on every device; the clock is only running while
     this loop computes, not while the consumer holds a record. With `programs` rounds stay on the
     device where the models allow it: the same records, and a notice where they do not. `warm_up`

@@ -29,6 +29,13 @@ from specdec_tui.decoding.records import (
 from specdec_tui.decoding.rules import Rule, Verdict, chosen, residual
 from specdec_tui.decoding.sampling import Dice, Sampler
 
+PREFILL_CHUNK = 512
+"""Tokens of a prompt that a model on the CPU reads between two looks at whether to go on: about a second's work."""
+
+
+class Stopped(Exception):
+    """The run was cancelled while it read the prompt."""
+
 
 def nothing() -> None:
     """For a model that need not be warmed up."""
@@ -58,6 +65,7 @@ class Run:
     context: ModelContext | None = None
     told: str = ""
     warm_up: Callable[[], None] = nothing
+    cancelled: Callable[[], bool] = lambda: False
 
     def records(
         self, prompt_ids: Sequence[int], use_cache: bool, cancelled: Callable[[], bool]
@@ -65,6 +73,7 @@ class Run:
         """Generator of all records but the first and the last; it returns the last."""
         self.ids = list(prompt_ids)
         self.prompt_length = len(self.ids)
+        self.cancelled = cancelled
         if not self.ids:
             raise ValueError("the prompt has no tokens: there is nothing to continue")
         end = self._end(cancelled)
@@ -73,7 +82,10 @@ class Run:
                 yield PrefillDone(None, 0.0)
             return end
         yield from self._get_ready(use_cache)
-        yield self._prefill(use_cache)
+        try:
+            yield self._prefill(use_cache)
+        except Stopped:
+            return RunEnded(EndReason.CANCELLED)
         number = 0
         while (end := self._end(cancelled)) is None:
             for record in self._play(number):
@@ -134,7 +146,7 @@ class Run:
         begin = self.clock()
         capacity = len(self.ids) + self.room
         self.context = self.target.open(use_cache=use_cache, capacity=capacity)
-        scores = self._scores(self.context.extend(self.ids, keep=1))
+        scores = self._scores(self._read_prompt(self.context, use_cache))
         if self.drafter:
             self.drafter.start(self.ids, self._setup(capacity, use_cache))
         first = self.rule.draw(scores[0], 0, self.dice)
@@ -145,6 +157,17 @@ class Run:
         seconds = self.clock() - begin
         seen = insights(scores, (), greedy=self.sampler.is_greedy)[0] if self.insight else None
         return PrefillDone(self._emitted(first, Status.SAMPLED, 0, float(scores[0][first]), seen), seconds)
+
+    def _read_prompt(self, context: ModelContext, use_cache: bool) -> torch.Tensor:
+        """Logits [1, vocab_size] behind the prompt. On the CPU `Stopped`, when cancelled, within a piece of it."""
+        ids, last = self.ids, 0
+        if use_cache and self.target.device.type == "cpu":
+            last = (len(ids) - 1) // PREFILL_CHUNK * PREFILL_CHUNK
+        for begin in range(0, last, PREFILL_CHUNK):
+            context.extend(ids[begin : begin + PREFILL_CHUNK], keep=1)
+            if self.cancelled():
+                raise Stopped
+        return context.extend(ids[last:], keep=1)
 
     def _setup(self, capacity: int, use_cache: bool) -> DraftSetup:
         return DraftSetup(self.sampler, self.rule, self.dice, self.end_ids, capacity, use_cache)

@@ -32,6 +32,7 @@ from specdec_tui.decoding.records import (
     Token,
 )
 from specdec_tui.decoding.rules import RULES
+from specdec_tui.decoding.run import PREFILL_CHUNK
 from specdec_tui.decoding.sampling import Sampler
 
 SCRIPT = [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
@@ -241,6 +242,23 @@ def test_a_run_can_be_cancelled_between_any_two_rounds(asked: int) -> None:
     records = run(scripted_model(SCRIPT), [1], ScriptedDrafter(SCRIPT), gamma=1, cancelled=lambda: next(answers))
     assert ended(records).reason is EndReason.CANCELLED
     assert emitted(records) == SCRIPT[: 0 if asked == 0 else 1 + 2 * (asked - 1)]
+
+
+@pytest.mark.parametrize("length", [1, PREFILL_CHUNK, PREFILL_CHUNK + 1, 3 * PREFILL_CHUNK + 5])
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_prompt_of_any_length_is_read_whole(length: int, use_cache: bool) -> None:
+    target = scripted_model(SCRIPT, prompt_length=length)
+    records = run(target, [1] * length, ScriptedDrafter(SCRIPT), max_new_tokens=5, use_cache=use_cache)
+    assert emitted(records) == SCRIPT[:5]
+
+
+def test_a_run_can_be_cancelled_within_a_long_prompt() -> None:
+    target = scripted_model(SCRIPT, prompt_length=5 * PREFILL_CHUNK)
+    answers = iter([False, False, True])
+    records = run(target, [1] * 5 * PREFILL_CHUNK, cancelled=lambda: next(answers))
+    assert [type(record) for record in records] == [RunStarted, RunEnded]
+    assert ended(records).reason is EndReason.CANCELLED
+    assert len(target.calls) == 2
 
 
 def test_an_empty_prompt_is_an_error_in_words() -> None:
