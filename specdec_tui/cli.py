@@ -23,7 +23,9 @@ from specdec_tui.settings import (
     format_value,
     parse_path,
     parse_speed,
+    reason_of,
     resolve,
+    whole_characters,
 )
 
 COMMANDS = ("run", "bench", "replay", "models", "doctor")
@@ -52,12 +54,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words.insert(0, "run")
     options = _parser().parse_args(words)
     try:
-        return int(options.command_function(options))
+        status = int(options.command_function(options))
+        sys.stdout.flush()
+        return status
     except SettingError as error:
         print(f"specdec-tui: {error}", file=sys.stderr)
         return USAGE_ERROR
     except BrokenPipeError:  # the reader of a pipe has gone; what is still buffered must not raise at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except OSError as error:  # a full disk behind the standard output
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"specdec-tui: {where}{reason_of(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("specdec-tui: interrupted", file=sys.stderr)
@@ -160,7 +169,7 @@ def _run(options: argparse.Namespace) -> int:
     from specdec_tui.session import LocalEngine
     from specdec_tui.tui.app import run_app
 
-    return run_app(LocalEngine(), settings, choice, options.prompt)
+    return run_app(LocalEngine(), settings, choice, whole_characters(options.prompt))
 
 
 def _on_a_terminal() -> bool:

@@ -20,7 +20,7 @@ from specdec_tui.decoding.records import (
     Record,
     RunEnded,
 )
-from specdec_tui.settings import STRATEGIES, ModelChoice, Settings
+from specdec_tui.settings import STRATEGIES, ModelChoice, Settings, whole_characters
 from specdec_tui.strategy_run import (
     StrategyRun,
     ended_rightly,
@@ -161,6 +161,7 @@ class LocalEngine:
         pair = self._pair
         if pair is None:
             raise LoadError("no models are loaded")
+        prompt = whole_characters(prompt)
         before = self._history[:-1] if again and self._last_turn_in_history else self._history
         try:
             ids, text = pair.tokenizer.encode(prompt, before if settings.chat else (), settings.chat)

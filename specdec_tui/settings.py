@@ -229,6 +229,16 @@ def parse_path(text: str) -> Path:
         raise SettingError(f"{_quoted(text)}: there is no such home folder") from None
 
 
+def reason_of(error: Exception) -> str:
+    """What went wrong with a file, without its name."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def whole_characters(text: str) -> str:
+    """`text` with a replacement character for each half of one, as stray bytes make them: no tokenizer reads those."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def format_value(value: Any) -> str:
     """The text that `parse_value` reads back to `value`."""
     if isinstance(value, bool):
@@ -251,8 +261,11 @@ def read_config(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingError(f"cannot read the config file {path}: {error}") from None
+        raise SettingError(f"cannot read the config file {path}: {reason_of(error)}") from None
     try:
+        for word, value in table.items():
+            if isinstance(value, dict):
+                raise SettingError(f"{flag_of(name_of(word))}: a table is not valid: give a value")
         return {
             name_of(word): ",".join(map(str, value)) if isinstance(value, list) else format_value(value)
             for word, value in table.items()

@@ -82,6 +82,25 @@ def test_without_a_terminal_the_app_names_bench(words: list[str]) -> None:
     assert "needs a terminal" in done.stderr and "specdec-tui bench" in done.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_an_output_that_cannot_be_written_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "specdec_tui", "models"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert done.stderr == "specdec-tui: No space left on device\n"
+
+
+def test_a_table_in_the_config_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.toml").write_text("[gamma]\nx = 3\n")
+    monkeypatch.setenv("SPECDEC_TUI_CONFIG", str(tmp_path / "config.toml"))
+    assert status_of("bench") == 2
+    assert "gamma: a table is not valid: give a value" in capsys.readouterr().err
+
+
 def test_every_setting_is_a_flag_of_run_and_bench(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("run", "bench"):
         assert status_of(command, "--help") == 0

@@ -281,6 +281,18 @@ def test_the_targets_answer_joins_the_history_and_a_new_chat_forgets_it(
     assert pair.tokenizer.histories[-1] == ()
 
 
+def test_half_characters_of_a_prompt_are_replaced(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+    list(engine.run("a\udcffb\ud83d", FOUR, never))
+    list(engine.run("\ud83d\ude00", FOUR, never))
+    assert [question for question, _ in pair.tokenizer.histories[-1]] == [
+        "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"
+    ]
+    list(engine.run("three", FOUR, never))
+    assert pair.tokenizer.histories[-1][-1][0] == "\N{GRINNING FACE}"
+
+
 def test_running_again_replaces_the_last_turn(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
     pair = TinyPair()
     engine = make_engine(pair)

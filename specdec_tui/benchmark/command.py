@@ -93,11 +93,12 @@ def bench(
         if json_to == "-":
             print(text, flush=True)
             return 0
-        Path(json_to).write_text(text + "\n", encoding="utf-8")
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(as_table(results, summaries, info))
     for note in (*info.notes, *notice_lines(results)):
         console.print(note, markup=False)
+    if json_to is not None:  # last: what was measured has been shown, whatever becomes of the file
+        Path(json_to).write_text(text + "\n", encoding="utf-8")
     return 0
 
 
@@ -123,6 +124,9 @@ def _runnable(settings: Settings, info: PairInfo, named: bool, errors: Console) 
         return settings
     rest = tuple(name for name in settings.strategies if name not in missing)
     if named or not rest:
-        raise LoadError(f"strategies: {', '.join(missing)} need a drafter, and none is loaded: name one with --drafter")
+        verb = "needs" if len(missing) == 1 else "need"
+        raise LoadError(
+            f"strategies: {', '.join(missing)} {verb} a drafter, and none is loaded: name one with --drafter"
+        )
     errors.print(f"left out, for want of a drafter: {', '.join(missing)}", markup=False)
     return replace(settings, strategies=rest)

@@ -85,8 +85,10 @@ def _result(result: Result) -> dict[str, Any]:
 def as_table(results: Sequence[Result], summaries: Sequence[Summary], info: PairInfo) -> Table:
     """The summary for a person, one row a strategy."""
     pair = info.target.name + (f" + {info.drafter.name}" if info.drafter else "")
+    models = (info.target, info.drafter) if info.drafter else (info.target,)
+    precision = " + ".join(dict.fromkeys(model.quantization.removeprefix("none") or model.dtype for model in models))
     table = Table(
-        title=Text(f"{pair} · {info.target.device} · {info.target.dtype}"),
+        title=Text(f"{pair} · {info.target.device} · {precision}"),
         caption=Text("median (lowest–highest prompt); speedup against target in the same repeat"),
     )
     table.add_column("strategy")
@@ -103,7 +105,7 @@ def as_table(results: Sequence[Result], summaries: Sequence[Summary], info: Pair
             _number(summary.tokens_per_target_call, "{:.2f}"),
             _number(summary.cost_ratio, "{:.2f}"),
             _number(summary.verify_ratio, "{:.2f}"),
-            _number(summary.predicted_speedup, "{:.2f}x"),
+            _number(summary.predicted_speedup, "{:.2f}"),
             lossless_words(own),
         )
     return table

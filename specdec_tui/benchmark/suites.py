@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from specdec_tui.settings import SettingError
+from specdec_tui.settings import SettingError, reason_of, whole_characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,9 @@ class Prompt:
 
     turns: tuple[str, ...]
     category: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "turns", tuple(map(whole_characters, self.turns)))
 
 
 SUITES = ("everyday", "heldout")
@@ -38,7 +41,7 @@ def read_suite(path: Path) -> list[Prompt]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"prompts: cannot read {path}: {error}") from None
+        raise SettingError(f"prompts: cannot read {path}: {reason_of(error)}") from None
     return _parse(text, str(path))
 
 

@@ -41,11 +41,11 @@ def decode(
     """Run one strategy on a prompt and yield its records, `RunEnded` always last.
 
     `cancelled` is asked before the prefill, between pieces of a long prompt, and between rounds.
-    Whatever a model raises becomes `RunEnded(ERROR)`. `insight` adds entropies and alternatives without changing any token.
-    Text and figures belong to the same seed on every device; the clock is only running while
-    this loop computes, not while the consumer holds a record. With `programs` rounds stay on the
-    device where the models allow it: the same records, and a notice where they do not. `warm_up`
-    is called before the clock of a run that goes step by step.
+    Whatever a model raises becomes `RunEnded(ERROR)`. `insight` adds entropies and alternatives
+    without changing any token. Text and figures belong to the same seed on every device; the clock
+    is only running while this loop computes, not while the consumer holds a record. With `programs`
+    rounds stay on the device where the models allow it: the same records, and a notice where they
+    do not. `warm_up` is called before the clock of a run that goes step by step.
     """
     yield RunStarted(strategy, len(prompt_ids), gamma, max_new_tokens)
     try:

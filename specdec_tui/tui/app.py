@@ -97,8 +97,8 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
             self.register_theme(theme)
         self.theme = self.settings.theme
         self.table.display = False
-        self.prompt_box.focus()
         if self._replay is None:
+            self.prompt_box.focus()
             self.load(self.choice)
         else:
             self.call_after_refresh(self._show_replay, self._replay)
@@ -107,6 +107,7 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
 
     def _show_replay(self, replay: Replay) -> None:
         self.show(replay.trace)
+        self.grid.shown[0].focus()  # keys are for the run: no prompt can be run here
         if replay.speed is not None:
             self.action_race(f"{replay.speed:g}")
 

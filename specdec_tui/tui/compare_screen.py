@@ -74,9 +74,10 @@ def rows(headers: Sequence[TraceHeader]) -> list[list[Text]]:
         for index, header in enumerate(headers):
             if (figures := header.strategies.get(name)) is None:
                 continue
-            speedup = 1.0 if name == "target" else figures.get("speedup")
+            measured = figures.get("decode_tokens_per_second")
+            speedup = (1.0 if measured else None) if name == "target" else figures.get("speedup")
             cells = [
-                _number(figures.get("decode_tokens_per_second"), ".1f"),
+                _number(measured, ".1f"),
                 _number(speedup, ".2f", "×"),
                 _number(figures.get("acceptance_rate"), ".2f"),
                 _number(figures.get("tokens_per_target_call"), ".2f"),

@@ -11,7 +11,7 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from specdec_tui.settings import SettingError, flag_of, name_of
+from specdec_tui.settings import SettingError, flag_of, name_of, reason_of
 
 
 def save_settings(path: Path, changed: Mapping[str, Any]) -> None:
@@ -30,7 +30,7 @@ def save_settings(path: Path, changed: Mapping[str, Any]) -> None:
     except TOMLKitError as error:
         raise SettingError(f"settings not saved: {path} is damaged: {error}") from None
     except (OSError, UnicodeDecodeError, TypeError) as error:
-        raise SettingError(f"settings not saved to {path}: {error}") from None
+        raise SettingError(f"settings not saved to {path}: {reason_of(error)}") from None
 
 
 def _read(path: Path) -> tomlkit.TOMLDocument:

@@ -13,13 +13,14 @@ from textual.widget import Widget
 from specdec_tui.backends.pair import ModelInfo, PairInfo, Progress
 from specdec_tui.tui.sanitize import visible
 
-State = Literal["loading", "ready", "running", "failed"]
+State = Literal["loading", "ready", "running", "failed", "trace"]
 
 _LOOKS = {
     "loading": ("◌", "$text-warning"),
     "ready": ("●", "$text-success"),
     "running": ("▶", "$text-accent"),
     "failed": ("✗", "$text-error"),
+    "trace": ("○", "$text-muted"),  # of a run, and no models to make another with
 }
 _BAR_CELLS = 16
 

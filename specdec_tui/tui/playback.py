@@ -184,7 +184,7 @@ class PlaybackApp(TextActions):
     @property
     def _state(self) -> State:
         state = super()._state
-        return "ready" if state == "failed" and self._opened else state
+        return "trace" if state == "failed" and self._opened else state
 
     def _fill(self, trace: Trace, events: tuple[Event, ...] = ()) -> None:
         known = [name for name in _strategies(trace) if name in self.grid.panes]

@@ -179,6 +179,17 @@ def test_a_file_that_cannot_be_written_is_found_before_measuring(tmp_path: Path)
     assert engine.calls == []
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_where_the_file_cannot_be_filled_the_table_is_shown_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(OSError, match="No space left"):
+        _bench(ScriptedEngine(), json_to="/dev/full")
+    assert "speculative" in capsys.readouterr().out
+
+
+def test_half_characters_of_prompts_are_replaced() -> None:
+    assert Prompt(("a\udcffb",)).turns == ("a\N{REPLACEMENT CHARACTER}b",)
+
+
 def test_the_built_in_suite_has_eight_prompts_of_seven_kinds() -> None:
     suite = builtin_suite()
     assert len(suite) == 8 and len({prompt.category for prompt in suite}) == 7
@@ -276,7 +287,7 @@ def test_without_a_drafter_its_strategies_are_left_out_or_refused_when_named(
         strategies_named=True,
     )
     assert named == 2
-    assert "need a drafter" in capsys.readouterr().err
+    assert "needs a drafter" in capsys.readouterr().err
 
 
 def test_a_message_is_one_line_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,7 @@ async def test_every_run_is_kept_and_its_trace_shows_the_same_panes() -> None:
         await pilot.pause(0.2)
         assert shown(replayed) == live
         assert [replayed.table.get_row_at(row) for row in range(replayed.table.row_count)] == table
-        assert replayed.header.state == "ready"
+        assert replayed.header.state == "trace"
         assert "scripted-target" in str(replayed.header.render())
         assert "why blue" in str(replayed.run_line.render()) and "trace" in str(replayed.run_line.render())
         assert replayed.engine._engine.loads == []
@@ -377,7 +377,7 @@ async def test_a_trace_without_a_known_strategy_says_so_and_the_app_stays_usable
     replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(read_trace(strange)))
     async with replayed.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: any("no strategy that this version knows" in text for text in toasts(replayed)))
-        assert replayed.header.state == "ready"
+        assert replayed.header.state == "trace"
         await pilot.press("escape", "R", "i", "e", "v")
         assert replayed.trace is None
 
