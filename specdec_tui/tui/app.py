@@ -107,7 +107,7 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
 
     def _show_replay(self, replay: Replay) -> None:
         self.show(replay.trace)
-        self.grid.shown[0].focus()  # keys are for the run: no prompt can be run here
+        self.screen.set_focus(None)  # keys are for the panes: no prompt can be run here
         if replay.speed is not None:
             self.action_race(f"{replay.speed:g}")
 

@@ -226,6 +226,8 @@ async def test_in_a_replay_nothing_runs_and_it_is_said_why(tmp_path: Path) -> No
     replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(trace))
     async with replayed.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: replayed.trace is not None)
+        await pilot.press("v")
+        assert {pane.view for pane in replayed.grid.shown} == {"rounds"}  # keys are for all panes, not for the prompt
         await ask(pilot, "hello")
         assert replayed.prompt_box.text == "hello" and not replayed.running
         await pilot.press("escape", "r")
