@@ -127,7 +127,7 @@ def _refuse(constant: str) -> None:
 
 def _finite(digits: str) -> float:
     if isinf(value := float(digits)):
-        raise ValueError(digits)
+        raise OverflowError(digits)
     return value
 
 
@@ -138,6 +138,8 @@ _PARSE = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).decode
 def _parsed(line: str, count: int) -> Any:
     try:
         return _PARSE(line)
+    except OverflowError:
+        raise TraceError(f"line {count}: a number is out of range: all numbers of a trace are finite") from None
     except (ValueError, RecursionError):
         pass
     if not line.strip():

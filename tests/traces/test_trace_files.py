@@ -64,6 +64,10 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
         changed(0, strategies={"speculative": {"speedup": 10**400}}),
         "line 1: field 'speedup' must be a number of at most 1e+12 or null, not",
     ),
+    "endless figure of another kind": (
+        LINES[0].replace(b'"strategies":{', b'"strategies":{"target":{"speedup":1e999},') + b"".join(LINES[1:]),
+        "line 1: a number is out of range: all numbers of a trace are finite",
+    ),
     "verdict of a wrong type": (
         changed(0, strategies={"speculative": {"lossless": 7}}),
         "line 1: field 'lossless' must be an object, not 7",
@@ -165,7 +169,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "deep event": (b"".join([*LINES[:1], b'{"event":"finished","cancelled":' + b"[" * 100_000 + b"\n"]), "line 2: "),
     "half a character in a line with an endless number": (
         changed(FIRST + 5, strategy="\ud83d").replace(b'"draft_seconds": 0.001', b'"draft_seconds": 1e999'),
-        "line 7: not JSON",
+        "line 7: a number is out of range",
     ),
     "half a character for a fate": (changed_draft(status="\ud83d"), "line 7: field 'event' must be whole"),
     "half a character in a damaged line": (
