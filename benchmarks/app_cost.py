@@ -127,7 +127,7 @@ def child(mode: str, go: int, done: int, options: argparse.Namespace) -> int:
     length, captured = options.max_new_tokens, not options.stepwise
     settings = Settings(max_new_tokens=length, ignore_eos=True, strategies=strategies, capture=captured)
     if mode == "app":
-        from specdec_tui.tui.app import run_app
+        from specdec_tui.tui.app.app import run_app
 
         return run_app(engine, settings, choice)
     try:

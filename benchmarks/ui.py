@@ -104,8 +104,8 @@ def word(place: int) -> str:
 
 def child(tokens: int, report: Path) -> int:
     """The app itself; writes what the panes hold to `report` when it is left."""
-    from specdec_tui.tui.app import SpecdecApp
-    from specdec_tui.tui.collector import full_collections_on_request
+    from specdec_tui.tui.app.app import SpecdecApp
+    from specdec_tui.tui.terminal.collector import full_collections_on_request
 
     settings = Settings(max_new_tokens=tokens, strategies=STRATEGIES)
     app = SpecdecApp(FastEngine(tokens), settings, ModelChoice(), "go")

@@ -7,7 +7,7 @@ import sys
 
 from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
-from specdec_tui.tui.app import SpecdecApp
+from specdec_tui.tui.app.app import SpecdecApp
 
 PROMPT = "Why is the sky blue? Explain it to a ten-year-old."
 

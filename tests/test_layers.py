@@ -58,6 +58,35 @@ def test_imports_point_down(path: Path) -> None:
         assert RANK[layer] >= own_rank, f"{path.name} imports {name}, which lies above it"
 
 
+# The rooms of `tui/` and which of them each may import.
+ROOMS = {
+    "lines": set[str](),
+    "terminal": {"lines"},
+    "tokens": {"lines"},
+    "figures": {"lines"},
+    "inspector": {"tokens", "figures", "lines"},
+    "commands": {"lines"},
+    "panes": {"tokens", "figures", "commands", "lines"},
+    "screens": {"commands", "figures", "lines"},
+    "prompt": {"commands", "lines"},
+    "app": {"lines", "terminal", "tokens", "figures", "inspector", "panes", "commands", "screens", "prompt"},
+}
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "tui").rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_rooms_of_the_screen_import_only_what_lies_below_them(path: Path) -> None:
+    *_, room = path.relative_to(PACKAGE / "tui").parts[:-1] or ("",)
+    others = {name.split(".")[2] for name in _imports(path) if name.startswith("specdec_tui.tui.")} - {room}
+    assert others <= (ROOMS[room] if room else set()), f"{room}/{path.name} imports {others - ROOMS.get(room, set())}"
+
+
+def test_the_tests_of_the_screen_lie_in_the_same_rooms() -> None:
+    folders = {path.parent.name for path in (Path(__file__).parent / "tui").glob("*/test_*.py")}
+    assert (
+        folders == set(ROOMS) == {path.name for path in (PACKAGE / "tui").iterdir() if (path / "__init__.py").exists()}
+    )
+
+
 def test_decoding_knows_no_files_network_or_screen() -> None:
     forbidden = {"pathlib", "socket", "urllib", "textual", "rich", "transformers", "json", "os"}
     for path in (PACKAGE / "decoding").glob("*.py"):

@@ -8,7 +8,7 @@ from scripted_engine import ScriptedEngine
 from textual.pilot import Pilot
 
 from specdec_tui.settings import ModelChoice, Settings
-from specdec_tui.tui.app import SpecdecApp
+from specdec_tui.tui.app.app import SpecdecApp
 
 
 def make_app(engine: ScriptedEngine | None = None, prompt: str = "", **settings: object) -> SpecdecApp:

@@ -23,7 +23,7 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
-from specdec_tui.tui.themes import THEMES, TOKEN_DEFAULTS
+from specdec_tui.tui.app.themes import THEMES, TOKEN_DEFAULTS
 
 STYLE_SHEET = Path(__file__).parents[2] / "app.tcss"
 

@@ -1,0 +1,1 @@
+"""The app: what is on the screen, its engine thread, and what becomes of runs."""

@@ -1,0 +1,1 @@
+"""The one table of commands, the palette made from it, the header, and what dialogs share."""

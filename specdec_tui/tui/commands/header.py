@@ -1,0 +1,107 @@
+"""The top line: which pair is loaded, where, how large, and the state of the app."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from textual.app import RenderResult
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from specdec_tui.backends.pair import ModelInfo, PairInfo, Progress
+from specdec_tui.tui.lines.sanitize import visible
+
+State = Literal["loading", "ready", "running", "failed", "trace"]
+
+_LOOKS = {
+    "loading": ("◌", "$text-warning"),
+    "ready": ("●", "$text-success"),
+    "running": ("▶", "$text-accent"),
+    "failed": ("✗", "$text-error"),
+    "trace": ("○", "$text-muted"),  # of a run, and no models to make another with
+}
+_BAR_CELLS = 16
+
+
+class Header(Widget):
+    """One line, shortened from the left so that the state is always readable."""
+
+    state: reactive[State] = reactive[State]("loading")
+    pair: reactive[PairInfo | None] = reactive[PairInfo | None](None)
+    progress: reactive[Progress | None] = reactive[Progress | None](None)
+
+    def render(self) -> RenderResult:
+        glyph, colour = _LOOKS[self.state]
+        right = Content.assemble((f"{glyph} {self.state}", f"bold {colour}"))
+        if self.state == "running":
+            right = Content.assemble(("ctrl+c stops  ", "$text-muted"), right)
+        if self.progress is not None:
+            # Only a load is more than the name of the pair: what is made in the background stands behind it.
+            stage = "" if self.state == "loading" else f"{one_row(self.progress.stage)} "
+            right = Content.assemble((stage, "$text-muted"), _bar(self.progress), "  ", right)
+        left = Content.assemble(("specdec-tui", "bold $text-primary"), "  ", self._subject())
+        room = max(0, self.content_size.width - right.cell_length - 2)
+        left = left.truncate(room, ellipsis=True, pad=True)
+        return Content.assemble(left, "  ", right)
+
+    def _subject(self) -> Content:
+        if self.state == "loading" and self.progress is not None:
+            return Content(one_row(self.progress.stage))
+        if self.pair is None:
+            return Content("no models: press m to choose a pair" if self.state == "failed" else "")
+        return describe(self.pair)
+
+
+def describe(pair: PairInfo) -> Content:
+    """`target + drafter · device · dtype · memory`, names as given, never as markup."""
+    models = [pair.target] if pair.drafter is None else [pair.target, pair.drafter]
+    names = Content(" + ").join([Content(one_row(model.name)) for model in models])
+    facts = [
+        _each(model.device for model in models),
+        _each(_precision(model) for model in models),
+        size(sum(model.memory_bytes for model in models)),
+    ]
+    return Content.assemble(names, (" · " + " · ".join(facts), "$text-muted"))
+
+
+def _precision(model: ModelInfo) -> str:
+    return model.dtype if model.quantization in ("", "none") else model.quantization
+
+
+def _each(values: object) -> str:
+    """Distinct values joined by `+`: one word when target and drafter agree."""
+    return "+".join(dict.fromkeys(one_row(str(value)) for value in values))  # type: ignore[attr-defined]
+
+
+def size(count: int) -> str:
+    """Bytes for people, in powers of ten."""
+    if count >= 1e9:
+        return f"{count / 1e9:.1f} GB"
+    return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
+
+
+def local_time(moment: str) -> str:
+    """An ISO 8601 time as `2026-11-28 13:05` where the user is; as it stands where it is none."""
+    try:
+        return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError):
+        return one_row(moment)[:16]
+
+
+def one_row(text: str) -> str:
+    """Untrusted text on one row."""
+    return visible(" ".join(text.split()))
+
+
+def _bar(progress: Progress) -> Content:
+    if progress.fraction is None:
+        return Content("")
+    fraction = min(1.0, max(0.0, progress.fraction))
+    full = round(fraction * _BAR_CELLS)
+    return Content.assemble(
+        ("━" * full, "$text-warning"),
+        ("━" * (_BAR_CELLS - full), "$text-disabled"),
+        f" {fraction:4.0%}",
+    )

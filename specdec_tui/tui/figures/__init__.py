@@ -1,0 +1,1 @@
+"""A run as numbers: words, the comparison table, charts."""

@@ -1,0 +1,134 @@
+"""A run in charts: gauges in words and numbers, then as many charts as the room allows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.geometry import Offset, Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.tui.figures.chart_cells import applicable, compact_chart, full_chart
+from specdec_tui.tui.figures.chart_layout import Chart, arrange
+from specdec_tui.tui.figures.chart_lines import Ink, Line, gauge_lines, padded
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.figures.speed_plot import SpeedPlot
+
+
+class ChartsView(Widget, can_focus=False):
+    """Shows the figures it was last given. All is text drawn here but the speed's plot, which lies above it."""
+
+    ALLOW_SELECT: ClassVar[bool] = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {ink.value for ink in Ink}
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._figures = RunFigures()
+        self._baseline: RunFigures | None = None
+        self._is_target = False
+        self._lines: list[Line] = []
+        self._styles: dict[Ink, Style] = {}
+        self._plot: SpeedPlot | None = None
+        self._plot_region: Region | None = None
+
+    @property
+    def lines(self) -> list[str]:
+        """What is drawn in text, row by row; the plot's own room is blank."""
+        return ["".join(text for text, _ in line).rstrip() for line in self._lines]
+
+    @property
+    def plot(self) -> SpeedPlot | None:
+        """The plot of the speed, once there was room for it."""
+        return self._plot
+
+    def show(self, figures: RunFigures, baseline: RunFigures | None, is_target: bool) -> None:
+        """Draw these figures, if the view can be seen; ask again when they have changed."""
+        self._figures, self._baseline, self._is_target = figures, baseline, is_target
+        self._draw()
+
+    def _draw(self) -> None:
+        width, height = self.size
+        if not self.display or not self.is_attached:
+            return
+        if width <= 0 or height <= 0:
+            self._place_plot(None)
+            return
+        figures, baseline = self._figures, self._baseline
+        window = figures.window()
+        gauges = gauge_lines(figures, window, baseline, self._is_target, width)
+        charts = applicable(figures)
+        places = arrange(width, height, len(gauges), charts)
+        lines = gauges[: places.gauges] + [compact_chart(chart, figures, width) for chart in places.compact]
+        rows = [padded(line, width) for line in lines]
+        rows += [[] for _ in range(height - len(rows))]
+        plot_region: Region | None = None
+        for chart, region in places.cells:
+            drawn = full_chart(chart, figures, window, baseline, region.width, region.height)
+            if chart is Chart.SPEED:
+                plot_region = Region(region.x, region.y + 1, region.width, region.height - 1)
+            for index in range(region.height):
+                row = rows[region.y + index]
+                filled = sum(len(text) for text, _ in row)
+                row += padded([], region.x - filled)
+                row += padded(drawn[index] if index < len(drawn) else [], region.width)
+        self._lines = [padded(row, width) for row in rows]
+        self._place_plot(plot_region)
+        self.refresh()
+
+    def _place_plot(self, region: Region | None) -> None:
+        if region is None:
+            if self._plot is not None:
+                self._plot.display = False
+            return
+        if self._plot is None:
+            # Not before it is seen: it brings seven widgets, and imports numpy.
+            from specdec_tui.tui.figures.speed_plot import SpeedPlot
+
+            self._plot = SpeedPlot()
+            self.mount(self._plot)
+        plot = self._plot
+        plot.display = True
+        if region != self._plot_region:
+            self._plot_region = region
+            plot.styles.offset = Offset(*region.offset)
+            plot.styles.width, plot.styles.height = region.width, region.height
+        if plot.is_mounted and plot.size == region.size:
+            self._fill_plot()
+        else:
+            self.call_after_refresh(self._fill_plot)
+
+    def _fill_plot(self) -> None:
+        if self._plot is None or not self._plot.is_mounted or not self._plot.display or not self.display:
+            return
+        if not self.is_attached:  # the app is closing: no styles are left
+            return
+        baseline = None if self._baseline is None else self._baseline.course
+        self._plot.show(self._figures.course, baseline, self._style(Ink.RUN), self._style(Ink.BASELINE))
+
+    def _style(self, ink: Ink) -> Style:
+        if not self._styles:
+            self._styles = {ink: self.get_component_rich_style(ink.value) for ink in Ink}
+        return self._styles[ink]
+
+    def render_line(self, y: int) -> Strip:
+        if y >= len(self._lines):
+            return Strip.blank(self.size.width, self.rich_style)
+        segments = [Segment(text, self._style(ink)) for text, ink in self._lines[y]]
+        return Strip(segments).crop_extend(0, self.size.width, self.rich_style)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._draw()
+
+    def on_show(self) -> None:
+        self._draw()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._styles = {}
+        if self.is_attached and self._plot is not None:
+            self.call_after_refresh(self._fill_plot)

@@ -1,0 +1,1 @@
+"""One strategy on the screen, and all of them together."""

@@ -1,0 +1,156 @@
+"""All panes, one a strategy, laid out in one, two or three columns, and fed with the engine's events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+
+from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.records import Checked, EndReason, Event, Finished, Lossless, RunEnded, RunStarted, Step
+from specdec_tui.settings import STRATEGIES
+from specdec_tui.tui.panes.pane import StrategyPane
+
+NARROW, WIDE = 100, 181
+LEAST_PANE_ROWS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a strategy achieved in the last run, for the comparison table."""
+
+    strategy: str
+    figures: RunFigures
+    lossless: Lossless | None
+
+
+class PaneGrid(VerticalScroll, can_focus=False):
+    """Every strategy has its pane from the start; switching one off hides it and keeps its output."""
+
+    def __init__(self, strategies: Iterable[str]) -> None:
+        super().__init__(id="panes")
+        self.panes = {name: StrategyPane(number, name) for number, name in enumerate(STRATEGIES, 1)}
+        self._took_part: tuple[str, ...] = ()
+        self._checked: dict[str, Lossless] = {}
+        self._active = ""
+        self.show_only(strategies)
+
+    def compose(self) -> ComposeResult:
+        yield from self.panes.values()
+
+    @property
+    def shown(self) -> list[StrategyPane]:
+        return [pane for pane in self.panes.values() if pane.display]
+
+    @property
+    def current(self) -> StrategyPane:
+        """The pane keys act on: the focused one, else the one that moved last, else the first."""
+        for pane in self.shown:
+            if pane.has_focus_within:
+                return pane
+        active = self.panes.get(self._active)
+        return active if active is not None and active.display else self.shown[0]
+
+    @property
+    def results(self) -> list[Result]:
+        return [Result(name, self.panes[name].figures, self._checked.get(name)) for name in self._took_part]
+
+    def show_only(self, strategies: Iterable[str]) -> None:
+        """Show the panes of `strategies` and hide the others."""
+        wanted = set(strategies)
+        for name, pane in self.panes.items():
+            pane.display = name in wanted
+            if pane.inspecting and not pane.display:
+                pane.close_inspector()
+        if self.is_mounted:
+            self._arrange()
+
+    def begin(self, strategies: Iterable[str], max_new_tokens: int) -> None:
+        """Clear the panes that take part in a run, and show them alone."""
+        self._took_part, self._checked, self._active = tuple(strategies), {}, ""
+        self.show_only(self._took_part)
+        for name in self._took_part:
+            self.panes[name].begin(max_new_tokens)
+            self.panes[name].set_baseline(None)
+
+    def deliver(self, batch: Sequence[Event]) -> Finished | None:
+        """Hand a batch to the panes: one `feed` per pane, however many records. The run's end, if in it."""
+        steps: dict[str, list[Step]] = {}
+        finished = None
+        for event in batch:
+            match event:
+                case Step(strategy=strategy):
+                    steps.setdefault(strategy, []).append(event)
+                case Checked(strategy=strategy, lossless=lossless):
+                    self._checked[strategy] = lossless
+                case Finished():
+                    finished = event
+        for strategy, own in steps.items():
+            if (pane := self.panes.get(strategy)) is not None:
+                pane.feed(own)
+                self._follow(strategy, own)
+        if any(isinstance(step.record, RunEnded) for step in steps.get("target", ())) or finished is not None:
+            self._set_baseline()
+        for event in batch:
+            if isinstance(event, Checked) and event.strategy in self.panes:
+                self.panes[event.strategy].checked(event.lossless)
+        return finished
+
+    def show_start(self) -> None:
+        """Scroll to the first pane, unless the user is in one."""
+        if not any(pane.has_focus_within for pane in self.shown):
+            self.call_after_refresh(self.scroll_home, animate=False)
+
+    def abandon(self, error: str) -> list[Step]:
+        """The engine failed outside any strategy: end the panes that were still at work, and say how."""
+        at_work = [name for name in self._took_part if self.panes[name].figures.end is None]
+        ends = [Step(name, RunEnded(EndReason.ERROR, error)) for name in at_work]
+        for end in ends:
+            self.panes[end.strategy].feed([end])
+        return ends
+
+    def break_off(self) -> None:
+        """Nothing more comes: what has not ended by now never did."""
+        for pane in (self.panes[name] for name in self._took_part):
+            if pane.figures.end is None:
+                pane.break_off()
+        self._set_baseline()
+
+    def _set_baseline(self) -> None:
+        baseline = self.panes["target"].figures if "target" in self._took_part else None
+        for name in self._took_part:
+            self.panes[name].set_baseline(baseline)
+
+    def _follow(self, strategy: str, steps: Sequence[Step]) -> None:
+        """Keep the pane at work on the screen where not all fit, unless the user is in a pane."""
+        began = any(isinstance(step.record, RunStarted) for step in steps)
+        self._active = strategy
+        if began and self.max_scroll_y and not any(pane.has_focus_within for pane in self.shown):
+            self.scroll_to_widget(self.panes[strategy], animate=False)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._arrange()
+        focused = next((pane for pane in self.shown if pane.has_focus_within), None)
+        if focused is not None:
+            self.call_after_refresh(self.scroll_to_widget, focused, animate=False)
+
+    def _arrange(self) -> None:
+        """Columns from the app's width, rows that fill the height but stay readable (else it scrolls)."""
+        width = self.app.size.width
+        shown = self.shown
+        columns = min(len(shown), 1 if width < NARROW else 2 if width < WIDE else 3)
+        rows = -(-len(shown) // columns)
+        room = self.container_size.height
+        height, spare = divmod(room, rows)
+        if height < LEAST_PANE_ROWS:
+            # Scrolls: as many whole panes at a time as can be read.
+            height, spare = max(LEAST_PANE_ROWS, room // max(1, room // LEAST_PANE_ROWS)), 0
+        self.styles.grid_size_columns = columns
+        self.styles.grid_rows = " ".join(str(height + (row < spare)) for row in range(rows))
+        left_over = rows * columns - len(shown)
+        for pane in shown:
+            pane.styles.column_span = 1
+        shown[-1].styles.column_span = 1 + left_over

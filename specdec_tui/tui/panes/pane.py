@@ -1,0 +1,343 @@
+"""One strategy on the screen: its figures, its text or rounds, and how its run stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+from textual.widgets import Static
+
+from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.records import (
+    EMITTED,
+    Capturing,
+    DraftsProposed,
+    Lossless,
+    LosslessStatus,
+    Notice,
+    PrefillDone,
+    RoundVerified,
+    RunEnded,
+    RunStarted,
+    Step,
+    Token,
+)
+from specdec_tui.tui.commands.table import INSPECT, VIEWS, bindings
+from specdec_tui.tui.figures.charts_view import ChartsView
+from specdec_tui.tui.figures.words import BAD, PaneState, Part, figure_line, fit_groups, status_parts
+from specdec_tui.tui.lines.line_view import LineView
+from specdec_tui.tui.lines.sanitize import visible
+from specdec_tui.tui.panes.find_bar import FindBar
+from specdec_tui.tui.tokens.cursor_pane import CursorPane
+from specdec_tui.tui.tokens.cursor_view import CursorView
+from specdec_tui.tui.tokens.rounds_view import RoundsView
+from specdec_tui.tui.tokens.token_view import TokenView
+from specdec_tui.tui.tokens.tree_view import TreeView
+
+# Numbers that change faster than this cannot be read, and painting them takes time from decoding.
+_FIGURES_SECONDS = 0.4
+_SHORT = 5
+_LONGEST_NOTE = 2000
+
+
+class StrategyPane(CursorPane, can_focus=True):
+    """A pane for one strategy. It is fed `Step`s in batches and remembers everything it was fed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings(INSPECT),  # these first: they share keys with the scrolling, which has them when nobody inspects
+        *(
+            Binding(key, f"scroll_view('{action}')", label, show=False)
+            for key, action, label in (
+                ("up", "scroll_up", "Scroll up"),
+                ("down", "scroll_down", "Scroll down"),
+                ("pageup", "page_up", "Page up"),
+                ("pagedown", "page_down", "Page down"),
+                ("home", "scroll_home", "To the start"),
+                ("end", "scroll_end", "Follow the end"),
+            )
+        ),
+    ]
+
+    view: reactive[str] = reactive(VIEWS[0], init=False)
+
+    def __init__(self, number: int, strategy: str, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.number = number
+        self.strategy = strategy
+        self.state = PaneState.IDLE
+        self._figures = RunFigures()
+        self._baseline: RunFigures | None = None
+        self._lossless: Lossless | None = None
+        self._max_new_tokens = 0
+        self._texts: list[str] = []
+        self._answer = ""
+        self._last_token: Token | None = None
+        self._notes: list[Content] = []
+        self._due = False
+        self._painted = 0.0
+        self._subtitle: list[Part] = []
+        self._figure_line = Static(classes="figures", markup=False)
+        self._token_view = TokenView(self.run_log, classes="view")
+        self._rounds_view = RoundsView(self.run_log, classes="view")
+        self._tree_view = TreeView(self.run_log, classes="view")
+        self._charts_view = ChartsView(classes="view")
+        self._views: dict[str, Widget] = {
+            "text": self._token_view,
+            "rounds": self._rounds_view,
+            "tree": self._tree_view,
+            "charts": self._charts_view,
+        }
+        self._note_box = Static(classes="notes", markup=False)
+        self._status_line = Static(classes="status", markup=False)
+        self.border_title = self._heading()
+
+    def compose(self) -> ComposeResult:
+        for name, view in self._views.items():
+            view.display = name == self.view
+        self._note_box.display = bool(self._notes)
+        yield self._figure_line
+        yield from self._views.values()
+        yield self._note_box
+        yield self._status_line
+
+    @property
+    def figures(self) -> RunFigures:
+        """The figures of the run so far."""
+        return self._figures
+
+    @property
+    def plain_text(self) -> str:
+        """The text emitted so far, exactly as the engine gave it."""
+        return "".join(self._texts)
+
+    @property
+    def answer(self) -> str:
+        """The whole answer without special tokens; while it grows, the text so far."""
+        return self._answer or self.plain_text
+
+    @property
+    def shown_view(self) -> LineView:
+        """The view of lines that is shown; the text behind the charts, which have none."""
+        shown = self._views[self.view]
+        return shown if isinstance(shown, LineView) else self._token_view
+
+    @property
+    def lossless(self) -> Lossless | None:
+        """The verdict on the run, once there is one."""
+        return self._lossless
+
+    @property
+    def token_view(self) -> TokenView:
+        return self._token_view
+
+    @property
+    def rounds_view(self) -> RoundsView:
+        return self._rounds_view
+
+    @property
+    def tree_view(self) -> TreeView:
+        return self._tree_view
+
+    @property
+    def cursor_views(self) -> tuple[CursorView, ...]:
+        return self._token_view, self._rounds_view, self._tree_view
+
+    @property
+    def charts_view(self) -> ChartsView:
+        return self._charts_view
+
+    def begin(self, max_new_tokens: int) -> None:
+        """Clear the pane for a new run that may emit so many tokens."""
+        self.state = PaneState.WAITING
+        self._figures = RunFigures()
+        self._baseline = None
+        self._lossless = None
+        self._max_new_tokens = max_new_tokens
+        self._texts = []
+        self._answer = ""
+        self._last_token = None
+        self._notes = []
+        self._show_notes()
+        self.run_log.clear()
+        for view in self.cursor_views:
+            view.clear()
+        self.cursor_to_start()
+        self.remove_class("-running", "-failed")
+        self._repaint_lines()
+
+    def feed(self, steps: Sequence[Step]) -> None:
+        """Take a batch of steps of this strategy: one repaint, however many rounds it holds."""
+        tokens: list[Token] = []
+        texts: list[str] = []
+        pending: Step | None = None
+        ended = False
+        settled = self.run_log.settled
+        for step in steps:
+            record = step.record
+            self._figures.add(record)
+            self.run_log.alternatives.update(step.alternatives)
+            match record:
+                case RoundVerified() | PrefillDone():
+                    pending = None
+                    self.state = PaneState.RUNNING
+                    self.run_log.add(record, step.texts)
+                    drafts = record.drafts if isinstance(record, RoundVerified) else ()
+                    last = record.emitted if isinstance(record, RoundVerified) else record.token
+                    for token, text in zip((*drafts, last) if last else drafts, step.texts, strict=False):
+                        if token.status in EMITTED:
+                            tokens.append(token)
+                            texts.append(text)
+                            self._last_token = token
+                case DraftsProposed():
+                    pending = step
+                    self.run_log.add(record, step.texts)
+                case RunStarted():
+                    self.state = PaneState.PREFILL
+                    self._max_new_tokens = record.max_new_tokens
+                    self.add_class("-running")
+                case Capturing():
+                    self.state = PaneState.CAPTURING
+                case Notice():
+                    self.note(record.message)
+                    if self.state is PaneState.CAPTURING:  # in vain
+                        self.state = PaneState.PREFILL
+                case RunEnded():
+                    ended = True
+                    pending = None
+                    self._answer = step.answer
+                    if self._last_token is not None:
+                        # What an unfinished character still owes belongs to the token that began it.
+                        tokens += [self._last_token] * len(step.texts)
+                        texts += step.texts
+                    self._end(record)
+        self._texts += texts
+        if isinstance(pending, Step) and isinstance(pending.record, DraftsProposed):
+            self._token_view.feed(tokens, texts, pending.record.drafts, pending.texts)
+        else:
+            self._token_view.feed(tokens, texts)
+        self._rounds_view.sync()
+        self._tree_view.sync()
+        self.log_changed(settled)
+        if ended or monotonic() - self._painted >= _FIGURES_SECONDS:
+            self._repaint_lines()  # in the same painting as the text: what costs is the number of paintings
+        else:
+            self._repaint_lines_soon()
+
+    def _end(self, record: RunEnded) -> None:
+        self.state = PaneState.ENDED
+        self.run_log.drop_pending()
+        self.remove_class("-running")
+        if record.message:
+            failed = record.reason.value == "error"
+            self.set_class(failed, "-failed")
+            self.note(record.message, BAD if failed else "")
+
+    def break_off(self) -> None:
+        """No more of the run is known."""
+        self.state = PaneState.BROKEN_OFF
+        self.remove_class("-running")
+        self._repaint_lines()
+
+    def checked(self, lossless: Lossless) -> None:
+        """Show the verdict of the lossless check."""
+        self._lossless = lossless
+        if lossless.status is LosslessStatus.DIFFERENT:
+            self.add_class("-failed")
+            if lossless.detail:
+                self.note(lossless.detail, BAD)
+        self._repaint_lines()
+
+    def set_baseline(self, figures: RunFigures | None) -> None:
+        """Measure speedup against the target's own run; None: no such run."""
+        self._baseline = figures
+        if self.state is PaneState.ENDED:
+            self._repaint_lines()
+        else:
+            self._repaint_lines_soon()
+
+    def note(self, text: str, style: str = "") -> None:
+        """Say something under the text, in full."""
+        self._notes.append(Content.styled(visible(text.strip())[:_LONGEST_NOTE], style))
+        self._show_notes()
+
+    def cycle_view(self) -> None:
+        """Go to the next view."""
+        self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]
+
+    def validate_view(self, view: str) -> str:
+        return view if view in VIEWS else VIEWS[0]
+
+    def watch_view(self, view: str) -> None:
+        for name, shown in self._views.items():
+            shown.display = name == view
+        self._rounds_view.sync()
+        self._tree_view.sync()
+        self.view_changed()
+        for bar in self.query(FindBar):
+            bar.look_in(self.shown_view)
+        self._repaint_lines()
+
+    def find(self) -> None:
+        """Open the line that finds text in the shown view, or go back to it."""
+        for bar in self.query(FindBar):
+            bar.action_again()
+            return
+        if self.view == "charts":
+            self.view = "text"
+        self.mount(FindBar(self.shown_view), before=self._status_line)
+
+    def action_scroll_view(self, how: str) -> None:
+        """Scroll the shown view by one of its own actions: `scroll_up`, `page_down`, `scroll_end`…"""
+        if self.view != "charts":  # they fit themselves to the room
+            getattr(self.shown_view, f"action_{how}")()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(self.size.height < _SHORT, "-short")
+        self._repaint_lines()
+        if self.has_focus_within:
+            self.scroll_visible(animate=False)
+
+    def _heading(self) -> Content:
+        return Content.assemble((f"{self.number} ", "bold"), (visible(self.strategy), "bold"))
+
+    def _show_notes(self) -> None:
+        self._note_box.display = bool(self._notes)
+        self._note_box.update(Content("\n").join(self._notes))
+
+    def _repaint_lines_soon(self) -> None:
+        if not self._due:
+            self._due = True
+            self.set_timer(2 * _FIGURES_SECONDS, self._repaint_stale_lines)
+
+    def _repaint_stale_lines(self) -> None:
+        """The last figures before a pause: nothing is fed that would bring them to the screen."""
+        self._due = False
+        if monotonic() - self._painted >= _FIGURES_SECONDS:
+            self._repaint_lines()
+        else:
+            self._repaint_lines_soon()
+
+    def _repaint_lines(self) -> None:
+        self._painted = monotonic()
+        width = max(1, self.size.width - 2)
+        is_target = self.strategy == "target"
+        # A pane too low for a status line has it in its border.
+        short = self.has_class("-short")
+        figures = figure_line(self._figures, self._baseline, is_target, width)
+        status, first = status_parts(self.state, self._figures, self._max_new_tokens, self._lossless, is_target)
+        self._figure_line.update(figures, layout=False)
+        line = fit_groups(status, max(1, width - 4) if short else width, " · ", first)
+        self._status_line.update(Content.assemble(*line), layout=False)
+        subtitle = line if short else [(self.view, "")] if self.view != VIEWS[0] else []
+        if subtitle != self._subtitle:
+            self._subtitle = subtitle
+            self.border_subtitle = Content.assemble(*subtitle) if subtitle else None
+        if self.view == "charts":
+            self._charts_view.show(self._figures, self._baseline, is_target)

@@ -1,0 +1,1 @@
+"""The prompt box and its history."""

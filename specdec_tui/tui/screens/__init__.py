@@ -1,0 +1,1 @@
+"""What opens on top of the panes: help, history, comparison, export, models, settings."""

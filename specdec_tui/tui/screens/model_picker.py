@@ -1,0 +1,175 @@
+"""Choosing a pair: presets, what is on this computer, any id or path, and how to load it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Button, Input, Label, OptionList, Select
+from textual.widgets.option_list import Option
+
+from specdec_tui.settings import FIELDS, PRESET_NAMES, Kind, ModelChoice, SettingError, flag_of, parse_value
+from specdec_tui.tui.commands.dialog import Dialog
+from specdec_tui.tui.commands.header import one_row, size
+
+_AS_THE_PRESET = "as the preset says"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A model or preset in the list."""
+
+    name: str
+    detail: str = ""
+
+
+def models_on_this_computer() -> list[Listed]:
+    """Causal models in the local hub cache. Slow: imports the hub's library."""
+    from specdec_tui.backends.hub import cached_models
+
+    return [Listed(model.name, size(model.size_bytes)) for model in cached_models()]
+
+
+def presets() -> list[Listed]:
+    """The built-in pairs and what they are made of. Slow the first time, like the above."""
+    from specdec_tui.backends.presets import PRESETS
+
+    return [Listed(name, PRESETS[name].help) for name in PRESET_NAMES]
+
+
+class ModelPicker(Dialog[ModelChoice]):
+    """Dismisses with a valid choice, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+l", "load", "Load")]
+
+    class Found(Message):
+        """The lists have been read, in a thread of their own."""
+
+        def __init__(self, presets: Sequence[Listed], models: Sequence[Listed]) -> None:
+            super().__init__()
+            self.presets, self.models = presets, models
+
+    def __init__(
+        self,
+        choice: ModelChoice,
+        list_presets: Callable[[], list[Listed]] = presets,
+        list_models: Callable[[], list[Listed]] = models_on_this_computer,
+    ) -> None:
+        super().__init__()
+        self._choice = choice
+        self._list_presets, self._list_models = list_presets, list_models
+        self._preset = choice.preset
+        self._fill_next = "target"
+        self._presets: Sequence[Listed] = [Listed(name) for name in PRESET_NAMES]
+        self._models: Sequence[Listed] | None = None
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="picker", can_focus=False) as box:
+            box.border_title = "Models"
+            box.border_subtitle = "enter picks · ctrl+l loads · escape closes"
+            yield OptionList(id="picker-list", markup=False)
+            for name in ("target", "drafter", "device"):
+                yield Horizontal(Label(name), self._input(name), classes="setting")
+            for name in ("dtype", "quantize", "target_quantize", "drafter_quantize"):
+                yield Horizontal(Label(flag_of(name)), self._select(name), classes="setting")
+            with Horizontal(id="picker-buttons"):
+                yield Button("Load", id="load", variant="primary", compact=True)
+                yield Button("Cancel", id="cancel", compact=True)
+
+    def _input(self, name: str) -> Input:
+        hint = {"target": "hub id, folder or GGUF file", "drafter": "the same, or 'none'", "device": ""}[name]
+        return Input(getattr(self._choice, name), placeholder=hint, id=name, compact=True)
+
+    def _select(self, name: str) -> Widget:
+        kind: Kind = FIELDS[name].metadata["kind"]
+        options = [(value or _AS_THE_PRESET, value) for value in kind.choices]
+        return Select(options, value=getattr(self._choice, name), allow_blank=False, id=name, compact=True)
+
+    def on_mount(self) -> None:
+        self._fill_list()
+        self.query_one("#picker-list").focus()
+        # Not a worker of Textual's: leaving the app would wait for it.
+        threading.Thread(target=self._search, daemon=True).start()
+
+    def _search(self) -> None:
+        """Read both lists; a failure leaves the names that are known without reading."""
+        found: list[Sequence[Listed]] = []
+        for read, otherwise in ((self._list_presets, self._presets), (self._list_models, ())):
+            try:
+                found.append(read())
+            except Exception as error:
+                self.log.error(f"model list: {error!r}")
+                found.append(otherwise)
+        self.post_message(self.Found(*found))
+
+    def on_model_picker_found(self, message: Found) -> None:
+        self._presets, self._models = message.presets, message.models
+        self._fill_list()
+
+    def _fill_list(self) -> None:
+        options = self.query_one("#picker-list", OptionList)
+        kept = options.highlighted
+        options.clear_options()
+        options.add_option(_title("Presets"))
+        options.add_options([_option("preset", listed, listed.name == self._preset) for listed in self._presets])
+        options.add_option(_title("On this computer"))
+        options.add_options([_option("model", listed) for listed in self._models or ()])
+        if not self._models:
+            options.add_option(_title("  looking…" if self._models is None else "  no models in the hub cache"))
+        options.highlighted = 1 + PRESET_NAMES.index(self._preset) if kept is None else kept
+
+    @on(OptionList.OptionSelected)
+    def _picked(self, event: OptionList.OptionSelected) -> None:
+        kind, _, name = (event.option_id or "").partition(":")
+        if kind == "preset":
+            self._preset = name
+            for box in ("target", "drafter"):
+                self.query_one(f"#{box}", Input).value = ""
+            for select in ("quantize", "target_quantize", "drafter_quantize"):
+                self.query_one(f"#{select}", Select).value = ""
+            self._fill_list()
+            self.query_one("#load").focus()
+        else:
+            self.query_one(f"#{self._fill_next}", Input).value = name
+            self._fill_next = "drafter" if self._fill_next == "target" else "target"
+
+    @on(Input.Submitted)
+    @on(Button.Pressed, "#load")
+    def action_load(self) -> None:
+        """Close with the choice; a bad value gives a toast and the screen stays."""
+        try:
+            choice = ModelChoice(**self._values())
+        except SettingError as error:
+            self.app.notify(one_row(str(error)), severity="error", markup=False)
+            return
+        self.dismiss(choice)
+
+    @on(Button.Pressed, "#cancel")
+    def _cancelled(self) -> None:
+        self.dismiss(None)
+
+    def _values(self) -> dict[str, Any]:
+        texts = {"preset": self._preset}
+        for field in fields(ModelChoice):
+            if field.name != "preset":
+                texts[field.name] = str(self.query_one(f"#{field.name}", Widget).value)  # type: ignore[attr-defined]
+        return {name: parse_value(name, text) for name, text in texts.items()}
+
+
+def _title(text: str) -> Option:
+    return Option(Content.styled(text, "bold $text-muted"), disabled=True)
+
+
+def _option(kind: str, listed: Listed, current: bool = False) -> Option:
+    mark = "✓ " if current else "  "
+    label = Content.assemble(mark, (one_row(listed.name), "bold"), "  ", (one_row(listed.detail), "$text-muted"))
+    return Option(label, id=f"{kind}:{listed.name}")

@@ -1,0 +1,15 @@
+"""A branch per round: where the drafts ran along with the text, and where they left it."""
+
+from __future__ import annotations
+
+from specdec_tui.tui.tokens.round_lines import Run
+from specdec_tui.tui.tokens.rows_view import RowsView
+from specdec_tui.tui.tokens.run_log import Row
+from specdec_tui.tui.tokens.tree_lines import tree_lines
+
+
+class TreeView(RowsView):
+    """The trunk is the text; what the target refused stays readable beside it."""
+
+    def lines_for(self, row: Row, width: int) -> list[list[Run]]:
+        return tree_lines(row, width)

@@ -1,0 +1,425 @@
+"""Kept runs: written, opened again, raced, exported; nothing of a run is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scripted_engine import ScriptedEngine
+from shell import ask, make_app, ready, toasts, until
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Input, OptionList
+
+from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.traces.files import read_trace
+from specdec_tui.traces.format import Trace, new_header
+from specdec_tui.tui.app.app import SpecdecApp
+from specdec_tui.tui.app.playback import Replay
+from specdec_tui.tui.screens.compare import CompareScreen
+from specdec_tui.tui.screens.export import ExportScreen
+from specdec_tui.tui.screens.history import HistoryScreen
+
+SIZE = (120, 40)
+
+
+@pytest.fixture(autouse=True)
+def figures_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last figures of a run are painted after a moment, which need not be a long one here."""
+    monkeypatch.setattr("specdec_tui.tui.panes.pane._FIGURES_SECONDS", 0.02)
+
+
+async def one_run(pilot: Pilot[int], prompt: str = "why blue") -> None:
+    app = pilot.app
+    await ready(pilot)
+    before = len(app.engine._engine.runs)
+    await ask(pilot, prompt)
+    await until(pilot, lambda: len(app.engine._engine.runs) > before and not app.running, "run finished")
+    await pilot.press("escape")
+
+
+async def kept(pilot: Pilot[int], count: int = 1) -> list[Path]:
+    store = pilot.app.store
+    await until(pilot, lambda: len(store.entries()) >= count, "kept")
+    return [entry.path for entry in store.entries()]
+
+
+def shown(app: SpecdecApp) -> dict[str, object]:
+    """Everything a person can read in the panes."""
+    return {
+        pane.strategy: (
+            pane.plain_text,
+            pane.token_view.layout_text.text,
+            str(pane._figure_line.render()),
+            str(pane._status_line.render()),
+            [row.texts for row in pane.rounds_view.rows],
+        )
+        for pane in app.grid.shown
+    }
+
+
+async def test_every_run_is_kept_and_its_trace_shows_the_same_panes() -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        (path,) = await kept(pilot)
+        await pilot.pause(0.2)
+        live, table = shown(app), [app.table.get_row_at(row) for row in range(app.table.row_count)]
+    replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(read_trace(path)))
+    async with replayed.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: replayed.trace is not None)
+        await pilot.pause(0.2)
+        assert shown(replayed) == live
+        assert [replayed.table.get_row_at(row) for row in range(replayed.table.row_count)] == table
+        assert replayed.header.state == "trace"
+        assert "scripted-target" in str(replayed.header.render())
+        assert "why blue" in str(replayed.run_line.render()) and "trace" in str(replayed.run_line.render())
+        assert replayed.engine._engine.loads == []
+
+
+async def test_with_recording_off_nothing_is_written_but_the_run_can_be_raced() -> None:
+    app = make_app(record=False, max_new_tokens=400)
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        await pilot.pause(0.2)
+        assert app.store.entries() == [] and app.trace is not None
+        await pilot.press("R")
+        assert app.race is not None
+
+
+async def test_a_race_ends_where_the_run_ended_and_can_be_stopped_and_its_speed_changed() -> None:
+    app = make_app(max_new_tokens=400)
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        await pilot.pause(0.2)
+        before = shown(app)
+        await pilot.press("R")
+        assert app.race is not None and app.race.speed == 1
+        await until(pilot, lambda: app.grid.panes["target"].figures.rounds > 0)
+        assert "race 1×" in str(app.run_line.render())
+        await pilot.press("comma")
+        assert app.race.speed == 0.5
+        await pilot.press("R")
+        assert app.race is None
+        await pilot.pause(0.2)
+        assert shown(app) == before
+        app.action_race("100")
+        await until(pilot, lambda: app.race is None, "the race is over")
+        await pilot.pause(0.2)
+        assert shown(app) == before
+        app.action_race("nonsense")
+        await until(pilot, lambda: any("give a speed from 0.01 to 100" in text for text in toasts(app)))
+
+
+async def test_a_new_prompt_ends_a_race_and_runs() -> None:
+    engine = ScriptedEngine()
+    app = make_app(engine)
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        app.action_race("0.05")
+        await one_run(pilot, "next")
+        assert app.race is None and app.trace is not None and app.trace.header.prompt == "next"
+
+
+async def test_before_any_run_race_and_export_say_what_is_missing() -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await pilot.press("escape", "R", "e", "comma")
+        for words in ("Nothing has run yet", "Nothing to export", "No race is on"):
+            await until(pilot, lambda words=words: words in " ".join(toasts(app)), words)
+        assert len(app.screen_stack) == 1
+
+
+async def test_the_history_lists_opens_compares_and_deletes() -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot, "first prompt")
+        app.change({"gamma": 2})
+        await one_run(pilot, "second prompt")
+        await kept(pilot, 2)
+        await pilot.press("h")
+        assert isinstance(app.screen, HistoryScreen)
+        options = app.screen.query_one(OptionList)
+        await until(pilot, lambda: options.option_count == 2)
+        assert "second prompt" in str(options.get_option_at_index(0).prompt)
+        await pilot.press("c")
+        assert "Mark two or more" in str(app.screen.query_one("#history-note").render())
+        await pilot.press("home", "space", "space", "c")
+        assert isinstance(app.screen, CompareScreen)
+        table = app.screen.query_one(DataTable)
+        assert table.row_count == 8
+        assert "gamma 2" in str(app.screen.query_one("#compare-runs").render())
+        await pilot.press("escape")
+        await pilot.press("home", "space", "space")  # unmark both
+        await pilot.press("end", "enter")
+        await until(pilot, lambda: app.trace is not None and app.trace.header.prompt == "first prompt")
+        assert "first prompt" in str(app.run_line.render())
+        await pilot.press("h")
+        await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 2)
+        await pilot.press("home", "d")
+        assert len(app.store.entries()) == 2
+        await pilot.press("d")
+        assert [entry.header.prompt for entry in app.store.entries() if entry.header] == ["first prompt"]
+        await pilot.press("escape")
+        assert len(app.screen_stack) == 1
+
+
+async def test_a_damaged_trace_is_listed_with_its_fault_and_never_opened() -> None:
+    app = make_app()
+    app.store.folder.mkdir(parents=True)
+    (app.store.folder / "2026-01-01T00-00-00-broken.jsonl").write_text('{"specdec_tui_trace": 99}\n')
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await pilot.press("escape", "h")
+        options = app.screen.query_one(OptionList)
+        await until(pilot, lambda: options.option_count == 1)
+        assert "newer" in str(options.get_option_at_index(0).prompt)
+        await pilot.press("enter")
+        assert isinstance(app.screen, HistoryScreen)
+        await pilot.press("escape")
+        app.action_open_trace("/nowhere/x.jsonl")
+        await until(pilot, lambda: any("/nowhere/x.jsonl" in text for text in toasts(app)))
+
+
+async def test_exports_are_written_where_they_are_wanted_and_never_over_a_file_unasked(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        for kind, begins in (("json", "{"), ("csv", "strategy"), ("svg", "<svg"), ("html", "<!doctype html")):
+            file = tmp_path / f"out.{kind}"
+            app.action_export(f"{kind} {file}")
+            await until(pilot, lambda file=file: any(file.name in text for text in toasts(app)), kind)
+            assert file.read_text(encoding="utf-8").lower().startswith(begins)
+        assert json.loads((tmp_path / "out.json").read_text())
+        assert not re.search(r"url\(.?http", (tmp_path / "out.svg").read_text(encoding="utf-8"))
+        app.action_export("pdf x")
+        await until(pilot, lambda: any("one of json, csv, svg, html" in text for text in toasts(app)))
+        await pilot.press("e")
+        assert isinstance(app.screen, ExportScreen)
+        box = app.screen.query_one(Input)
+        assert box.value.endswith(".html")
+        await pilot.press("up")
+        assert box.value.endswith(".svg")
+        taken = tmp_path / "out.svg"
+        taken.write_text("mine")
+        box.value = str(taken)
+        await pilot.press("enter")
+        assert taken.read_text() == "mine" and isinstance(app.screen, ExportScreen)
+        await pilot.press("enter")
+        await until(pilot, lambda: taken.read_text().startswith("<svg"))
+
+
+async def test_in_a_replay_nothing_runs_and_it_is_said_why(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        (path,) = await kept(pilot)
+    trace = read_trace(path)
+    racing = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(trace, 0.05))
+    async with racing.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: racing.race is not None and racing.race.speed == 0.05)
+    replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(trace))
+    async with replayed.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: replayed.trace is not None)
+        await pilot.press("v")
+        assert {pane.view for pane in replayed.grid.shown} == {"rounds"}  # keys are for all panes, not for the prompt
+        await ask(pilot, "hello")
+        assert replayed.prompt_box.text == "hello" and not replayed.running
+        await pilot.press("escape", "r")
+        await until(pilot, lambda: "No models are loaded" in replayed._said[0])
+        assert not replayed.waiting
+
+
+async def test_a_run_under_way_when_the_app_is_left_is_kept() -> None:
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await ask(pilot, "long")
+        engine.step(5)
+        await until(pilot, lambda: app.grid.panes["target"].figures.rounds == 5)
+        app.keep_unfinished()
+        (path,) = await kept(pilot)
+        assert read_trace(path).header.strategies["target"]["rounds"] == 5
+        engine.step(10_000)
+        await until(pilot, lambda: not app.running)
+
+
+async def test_a_text_not_sent_when_the_app_is_left_is_an_earlier_prompt_next_time(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        app.prompt_box.insert("half a thou")
+    app.keep_unfinished()
+    app.keep_unfinished()
+    following = make_app()
+    async with following.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await pilot.press("up")
+        assert following.prompt_box.text == "half a thou"
+        assert following.prompt_history.entries == ["half a thou"]
+
+
+async def test_leaving_is_quiet_where_an_unsent_text_cannot_be_kept(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        app.prompt_box.insert("half a thou")
+    (tmp_path / "data").write_text("not a folder")
+    app.keep_unfinished()
+    make_app().keep_unfinished()  # one that never opened
+
+
+async def test_a_run_that_broke_off_says_so_and_has_its_figures_everywhere(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        (path,) = await kept(pilot)
+    lines = path.read_text().splitlines(keepends=True)
+    ended = next(i for i, line in enumerate(lines) if '"strategy":"lookup"' in line and "run_ended" in line)
+    whole = read_trace(path)
+    cut = Trace(new_header(whole.header.prompt, whole.events[: ended - 2]), whole.events[: ended - 2])
+    path.unlink()
+    app.store.save(cut)
+    replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(cut))
+    async with replayed.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: replayed.trace is not None)
+        pane = replayed.grid.panes["lookup"]
+        for _ in ("opened", "raced"):
+            assert "not ended" in str(pane._status_line.render())
+            assert "not ended" not in str(replayed.grid.panes["target"]._status_line.render())
+            assert not replayed.table.display
+            replayed.action_race("0.05")
+            assert all(figures.rounds == 0 for _, figures, _ in replayed.finished_rows)
+            replayed.action_race("100")
+            await until(pilot, lambda: replayed.race is None, "the race is over")
+        await pilot.press("escape", "t")
+        row = replayed.table.get_row_at(3)
+        assert str(row[1]) == f"{pane.figures.decode_tokens_per_second:.1f}" and str(row[-2]) == "0.21"
+        await pilot.press("h")
+        history = replayed.screen.query_one(OptionList)
+        await until(pilot, lambda: history.option_count == 1)
+        assert "not ended" in str(history.get_option_at_index(0).prompt)
+
+
+async def test_a_replay_needs_neither_torch_nor_a_model(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        (path,) = await kept(pilot)
+    code = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from specdec_tui.session import LocalEngine\n"
+        "from specdec_tui.settings import ModelChoice, Settings\n"
+        "from specdec_tui.traces.files import read_trace\n"
+        "from specdec_tui.tui.app.app import SpecdecApp\n"
+        "from specdec_tui.tui.app.playback import Replay\n"
+        "async def main():\n"
+        "    replay = Replay(read_trace(Path(sys.argv[1])))\n"
+        "    app = SpecdecApp(LocalEngine(), Settings(), ModelChoice(), replay=replay)\n"
+        "    async with app.run_test(size=(120, 40)) as pilot:\n"
+        "        while app.trace is None:\n"
+        "            await pilot.pause(0.05)\n"
+        "        await pilot.press('v', 'v', 'v', 'i', 'escape', 'R')\n"
+        "        while app.race is not None:\n"
+        "            await pilot.pause(0.05)\n"
+        "        print(app.grid.panes['target'].plain_text)\n"
+        "asyncio.run(main())\n"
+        "print(sorted({'torch', 'transformers', 'numba'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    *shown_text, modules = done.stdout.strip().splitlines()
+    assert "\n".join(shown_text) == app.grid.panes["target"].plain_text.strip()
+    assert modules == "[]"
+
+
+async def test_an_export_by_name_never_writes_over_a_file_unasked_nor_to_a_device(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        taken = tmp_path / "mine.csv"
+        taken.write_text("mine")
+        link = tmp_path / "link.csv"
+        link.symlink_to(taken)
+        app.action_export(f"csv {link}")
+        await until(pilot, lambda: isinstance(app.screen, ExportScreen))
+        await pilot.pause(0.1)
+        assert taken.read_text() == "mine"
+        assert "exists already" in str(app.screen.query_one("#export-note").render())
+        await pilot.press("enter")
+        await until(pilot, lambda: taken.read_text().startswith("strategy"))
+        assert link.is_symlink()
+        for words, said in (
+            ("csv /dev/null", "is a device"),
+            (f"csv {'a' * 300}", "File name too long"),
+            (f"csv {tmp_path}/{'b' * 300}/x", "File name too long"),
+            ("json ~nosuch/x.json", "no such home folder"),
+            (f"json {tmp_path}", "is a folder"),
+        ):
+            app.action_export(words)
+            await until(pilot, lambda said=said: any(said in text for text in toasts(app)), said)
+        app.action_open_trace("~nosuch/x")
+        await until(pilot, lambda: any("open trace: '~nosuch/x'" in text for text in toasts(app)))
+        assert len(app.screen_stack) == 1
+
+
+async def test_a_trace_without_a_known_strategy_says_so_and_the_app_stays_usable(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        (path,) = await kept(pilot)
+    strange = tmp_path / "strange.jsonl"
+    strange.write_text(path.read_text().replace('"strategy":"', '"strategy":"new-'))
+    replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(read_trace(strange)))
+    async with replayed.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: any("no strategy that this version knows" in text for text in toasts(replayed)))
+        assert replayed.header.state == "trace"
+        await pilot.press("escape", "R", "i", "e", "v")
+        assert replayed.trace is None
+
+
+async def test_the_header_of_a_trace_need_not_list_its_strategies(tmp_path: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        (path,) = await kept(pilot)
+    trace = read_trace(path)
+    bare = Trace(replace(trace.header, strategies={}), trace.events)
+    replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(bare))
+    async with replayed.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: replayed.trace is not None)
+        assert replayed.grid.panes["target"].plain_text == app.grid.panes["target"].plain_text
+        assert "trace: γ 4" in str(replayed.prompt_box.border_subtitle)
+
+
+async def test_a_table_opened_during_a_run_compares_finished_strategies_alone() -> None:
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await ask(pilot, "long")
+        engine.step(26)
+        await until(pilot, lambda: app.grid.panes["speculative"].figures.rounds > 0)
+        await pilot.press("escape", "t")
+        assert [str(cell) for cell in app.table.get_row_at(1)][1] == "–"
+        assert [str(cell) for cell in app.table.get_row_at(0)][1] != "–"
+        engine.step(10_000)
+        await until(pilot, lambda: not app.running)
+        assert [str(cell) for cell in app.table.get_row_at(1)][1] != "–"
+
+
+async def test_a_race_leaves_a_hidden_table_hidden() -> None:
+    app = make_app(max_new_tokens=12)
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        await pilot.press("t")
+        assert not app.table.display
+        app.action_race("100")
+        await until(pilot, lambda: app.race is None)
+        assert not app.table.display

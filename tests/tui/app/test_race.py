@@ -1,0 +1,80 @@
+"""The times of a race: every strategy by its own clock."""
+
+from __future__ import annotations
+
+from scripted_engine import ScriptedEngine
+
+from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.records import Checked, DraftsProposed, Event, RoundVerified, RunEnded, Step
+from specdec_tui.settings import Settings
+from specdec_tui.tui.app.race import SPEEDS, Race, timed
+
+
+def a_run(schedule: str = "") -> list[Event]:
+    settings = Settings(strategies=("target", "speculative", "lookup"), max_new_tokens=24)
+    return list(ScriptedEngine().run("why", settings, lambda: False))
+
+
+def test_every_step_stands_at_its_strategys_own_time() -> None:
+    events = a_run()
+    times = timed(events)
+    assert [time for time, _ in times] == sorted(time for time, _ in times)
+    assert len(times) == sum(isinstance(event, Step) for event in events)
+    for name in ("target", "speculative", "lookup"):
+        figures = RunFigures()
+        for time, step in times:
+            if step.strategy != name:
+                continue
+            figures.add(step.record)
+            if isinstance(step.record, RoundVerified | RunEnded):
+                assert abs(time - figures.prefill_seconds - figures.decode_seconds) < 1e-9
+        own = [step for _, step in times if step.strategy == name]
+        assert own == [event for event in events if isinstance(event, Step) and event.strategy == name]
+
+
+def test_drafts_appear_after_their_drafting_time() -> None:
+    times = [(time, step.record) for time, step in timed(a_run()) if step.strategy == "speculative"]
+    for (earlier, _), (time, record), (later, verdict) in zip(times, times[1:], times[2:], strict=False):
+        if isinstance(record, DraftsProposed) and isinstance(verdict, RoundVerified):
+            assert abs(time - earlier - verdict.draft_seconds) < 1e-9
+            assert abs(later - earlier - verdict.seconds) < 1e-9
+
+
+def test_the_order_on_the_device_does_not_matter() -> None:
+    events = a_run()
+    by_name = sorted((e for e in events if isinstance(e, Step)), key=lambda e: e.strategy)
+    assert sorted(timed(events), key=str) == sorted(timed(by_name), key=str)
+
+
+def test_a_race_gives_every_step_once_and_ends_with_the_slowest() -> None:
+    events = a_run()
+    race = Race(events)
+    given: list[Step] = []
+    while not race.over:
+        given += race.advance(0.05)
+    assert len(given) == sum(isinstance(event, Step) for event in events)
+    assert race.seconds == race.length == timed(events)[-1][0]
+    assert not any(isinstance(step, Checked) for step in given)
+    assert race.advance(1.0) == []
+
+
+def test_half_the_speed_takes_twice_the_time() -> None:
+    fast, slow = Race(a_run(), 2.0), Race(a_run(), 0.5)
+    assert [s.record for s in fast.advance(0.2)] == [s.record for s in slow.advance(0.8)]
+
+
+def test_speeds_go_in_steps_and_stop_at_both_ends() -> None:
+    race = Race(a_run())
+    for _ in range(20):
+        race.change_speed(1)
+    assert race.speed == SPEEDS[-1]
+    race.speed = 0.3
+    race.change_speed(-1)
+    assert race.speed == 0.25
+    for _ in range(20):
+        race.change_speed(-1)
+    assert race.speed == SPEEDS[0]
+
+
+def test_a_race_of_nothing_is_over() -> None:
+    assert Race([]).over and Race([]).length == 0

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from specdec_tui.settings import STRATEGIES
+from specdec_tui.tui.app.app import SpecdecApp
+from specdec_tui.tui.commands.table import ANYWHERE, APP, COMMANDS, INSPECT, PROMPT, bindings
+from specdec_tui.tui.panes.pane import StrategyPane
+from specdec_tui.tui.prompt.box import PromptBox
+from specdec_tui.tui.screens.help import help_text
+
+
+def test_every_command_has_an_action() -> None:
+    for command in COMMANDS:
+        owner = {PROMPT: PromptBox, INSPECT: StrategyPane}.get(command.scope, SpecdecApp)
+        assert hasattr(owner, f"action_{command.action.partition('(')[0]}"), command.name
+
+
+def test_names_ids_and_keys_are_unique() -> None:
+    assert len({command.name for command in COMMANDS}) == len(COMMANDS)
+    assert len({command.id for command in COMMANDS}) == len(COMMANDS)
+    for scopes in ((APP, ANYWHERE, PROMPT), (APP, ANYWHERE, INSPECT)):
+        keys = [key for command in COMMANDS if command.scope in scopes for key in command.keys.split(",") if key]
+        assert len(set(keys)) == len(keys)
+
+
+def test_the_keys_of_the_contract_are_bound() -> None:
+    bound = {key for binding in bindings(APP, ANYWHERE, PROMPT) for key in binding.key.split(",")}
+    assert {str(number) for number in range(1, len(STRATEGIES) + 1)} <= bound
+    assert {"v", "i", "t", "plus", "minus", "r", "m", "s", "z", "n", "slash", "escape", "enter"} <= bound
+    assert {"f", "ctrl+f", "y", "ctrl+r"} <= bound
+    assert {"ctrl+j", "ctrl+p", "ctrl+c", "ctrl+q", "f1"} <= bound
+    assert {"R", "e", "h", "comma", "full_stop"} <= bound
+
+
+def test_every_binding_has_an_id_for_a_users_keymap() -> None:
+    assert all(binding.id for binding in bindings(APP, ANYWHERE, PROMPT, INSPECT))
+
+
+def test_the_help_names_every_command_that_has_a_key() -> None:
+    text = help_text().plain
+    assert all(command.help in text for command in COMMANDS if command.keys)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+
+from specdec_tui.settings import FIELDS, ModelChoice, Settings
+from specdec_tui.tui.commands.palette_rows import Act, Ask, Change, Refuse, Row, rows_for
+from specdec_tui.tui.commands.table import COMMANDS
+
+
+def rows(query: str) -> list[Row]:
+    return rows_for(query, Settings(), ModelChoice())
+
+
+@pytest.mark.parametrize(
+    ("query", "values"),
+    [
+        ("gamma 8", {"gamma": 8}),
+        ("length 200", {"max_new_tokens": 200}),
+        ("max-new-tokens 200", {"max_new_tokens": 200}),
+        ("processor nucleus 0.7 0.9", {"processor": "nucleus", "temperature": 0.7, "top_p": 0.9}),
+        ("processor topknucleus 1 40 0.8", {"processor": "topknucleus", "temperature": 1.0, "top_k": 40, "top_p": 0.8}),
+        ("temperature 0.7", {"temperature": 0.7}),
+        ("top-k 20", {"top_k": 20}),
+        ("top_p 0.5", {"top_p": 0.5}),
+        ("seed 7", {"seed": 7}),
+        ("rule block", {"rule": "block"}),
+        ("schedule interleaved", {"schedule": "interleaved"}),
+        ("cache off", {"cache": False}),
+        ("capture off", {"capture": False}),
+        ("chat off", {"chat": False}),
+        ("insight on", {"insight": True}),
+        ("ngram-storage onelevel 4", {"ngram_storage": "onelevel", "ngram_order": 4}),
+        ("ngram-storage basic", {"ngram_storage": "basic"}),
+        ("top-k-filler 3", {"top_k_filler": 3}),
+        ("reset-in-between off", {"reset_in_between": False}),
+        ("strategies target,lookup", {"strategies": ("target", "lookup")}),
+        ("device cuda", {"device": "cuda"}),
+        ("dtype bfloat16", {"dtype": "bfloat16"}),
+        ("quantize int8", {"quantize": "int8"}),
+        ("preset gpt2", {"preset": "gpt2"}),
+        ("target some/model", {"target": "some/model"}),
+        ("drafter none", {"drafter": "none"}),
+        ("theme specdec-light", {"theme": "specdec-light"}),
+    ],
+)
+def test_a_typed_argument_is_the_first_row(query: str, values: dict[str, object]) -> None:
+    assert rows(query)[0].does == Change(values)
+
+
+@pytest.mark.parametrize(
+    "query", ["gamma x", "gamma 33", "processor best", "processor greedy 1", "cache maybe", "preset llama9"]
+)
+def test_a_bad_value_is_a_row_that_says_what_is_allowed_and_does_nothing(query: str) -> None:
+    first = rows(query)[0]
+    assert isinstance(first.does, Refuse)
+    assert first.does.message == first.help
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_setting_is_found_by_its_name_and_leads_to_a_list_of_values(name: str) -> None:
+    word = FIELDS[name].metadata.get("palette", name.replace("_", "-"))
+    asked = [row.does for row in rows(word) if isinstance(row.does, Ask) and row.text == word]
+    assert asked == [Ask(f"{word} ")]
+    assert rows(f"{word} ")
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_listed_value_is_valid_and_the_present_one_is_marked(name: str) -> None:
+    word = FIELDS[name].metadata.get("palette", name.replace("_", "-"))
+    values = [row for row in rows(f"{word} ") if not isinstance(row.does, Refuse | Act)]
+    for row in values:
+        assert isinstance(row.does, Change)
+        assert rows(row.text)[0].does == row.does
+
+
+def test_a_strategy_name_alone_toggles_it_first() -> None:
+    for name in ("target", "drafter", "speculative", "ngram", "lookup"):
+        assert rows(name)[0].does == Act(f"toggle_strategy('{name}')")
+        assert rows(f"toggle {name}")[0].does == Act(f"toggle_strategy('{name}')")
+
+
+def test_an_unknown_word_finds_nothing() -> None:
+    assert rows("xyzzy") == []
+    assert rows("gamma8") == []
+
+
+@pytest.mark.parametrize("word", ["run", "new chat", "models", "view", "table", "quit", "help", "stop", "settings"])
+def test_commands_are_found_by_their_names(word: str) -> None:
+    expected = next(command.action for command in COMMANDS if command.name == word)
+    assert rows(word)[0].does == Act(expected)
+
+
+def test_the_beginning_of_a_word_is_enough() -> None:
+    assert rows("gam")[0].does == Ask("gamma ")
+    assert rows("quantiz")[0].does == Ask("quantize ")
+
+
+def test_nothing_destructive_comes_first_in_the_empty_palette() -> None:
+    assert rows("")[0].does == Act("help")
+    assert rows("  ")[0].does == Act("help")
+
+
+def test_hostile_words_are_only_text() -> None:
+    assert isinstance(rows("gamma [/x]\x1b[31m")[0].does, Refuse)
+
+
+def test_commands_take_an_argument_behind_their_name() -> None:
+    assert rows("race 0.3")[0].does == Act("race('0.3')")
+    assert rows("view charts")[0].does == Act("cycle_view('charts')")
+    assert [row.text for row in rows("view t")][:3] == ["view t", "view text", "view tree"]
+    assert rows("export html /tmp/a (b).html")[0].does == Act("export('html /tmp/a (b).html')")
+    assert rows("open trace it's.jsonl")[0].does == Act('open_trace("it\'s.jsonl")')
+
+
+def test_without_its_argument_a_command_says_what_it_takes() -> None:
+    texts = [row.text for row in rows("race ")]
+    assert "race 0.5" in texts and "race …" in texts
+    (asked,) = [row for row in rows("open trace ") if row.text == "open trace …"]
+    assert asked.does == Refuse("open trace: give a file")
+    assert rows("race")[0].does == Act("race")

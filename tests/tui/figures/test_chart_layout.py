@@ -1,0 +1,61 @@
+"""Charts are placed by the room there is, most important first."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from specdec_tui.tui.figures.chart_layout import LEAST_CELL_ROWS, Chart, arrange
+
+ALL = tuple(Chart)
+
+
+def test_a_pane_of_three_rows_has_the_gauges_alone() -> None:
+    places = arrange(76, 3, 3, ALL)
+    assert (places.gauges, places.compact, places.cells) == (3, (), ())
+
+
+def test_rows_too_few_for_a_plot_say_the_rest_in_text() -> None:
+    places = arrange(76, 6, 3, ALL)
+    assert places.compact == (Chart.LATENCY, Chart.POSITIONS, Chart.LENGTHS)
+    assert places.cells == ()
+
+
+def test_two_columns_of_a_120_wide_screen_hold_two_charts_and_two_rows_of_text() -> None:
+    places = arrange(57, 12, 3, ALL)
+    assert [chart for chart, _ in places.cells] == [Chart.SPEED, Chart.LENGTHS]
+    assert places.compact == (Chart.LATENCY, Chart.POSITIONS)
+    (_, left), (_, right) = places.cells
+    assert left.y == right.y == 5 and left.height == right.height == 7
+    assert right.x > left.right and right.right == 57
+
+
+def test_a_maximised_pane_holds_all_charts_in_a_square() -> None:
+    places = arrange(115, 30, 3, ALL)
+    assert [chart for chart, _ in places.cells] == list(ALL)
+    assert places.compact == ()
+    assert len({region.y for _, region in places.cells}) == len({region.x for _, region in places.cells}) == 2
+
+
+def test_a_wide_and_low_pane_has_its_charts_side_by_side() -> None:
+    places = arrange(196, 12, 3, ALL)
+    assert len(places.cells) == 4 and len({region.y for _, region in places.cells}) == 1
+
+
+def test_a_run_without_charts_has_its_gauges() -> None:
+    assert arrange(80, 24, 1, ()).cells == ()
+
+
+@pytest.mark.parametrize("charts", [ALL, (Chart.SPEED, Chart.LATENCY), ()])
+def test_nothing_overlaps_or_lies_outside_at_any_size(charts: tuple[Chart, ...]) -> None:
+    for width in range(1, 220, 3):
+        for height in range(70):
+            places = arrange(width, height, 3, charts)
+            assert places.gauges + len(places.compact) <= height
+            for _, region in places.cells:
+                assert region.y >= places.gauges + len(places.compact)
+                assert region.bottom <= height and region.x >= 0 and region.right <= width
+                assert region.height >= LEAST_CELL_ROWS and region.width > 20
+            for (_, one), (_, other) in combinations(places.cells, 2):
+                assert not one.overlaps(other)

@@ -1,0 +1,206 @@
+"""Gauges and bars in words and numbers, against runs counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.records import EndReason, PrefillDone, RoundVerified, RunEnded, RunStarted, Status, Token
+from specdec_tui.tui.figures.chart_cells import applicable, compact_chart, full_chart, ms_text
+from specdec_tui.tui.figures.chart_layout import Chart
+from specdec_tui.tui.figures.chart_lines import (
+    Ink,
+    Line,
+    acceptance_verdict,
+    bar,
+    bar_rows,
+    cells,
+    gauge,
+    gauge_lines,
+    padded,
+)
+
+FATES = {"a": Status.ACCEPTED, "r": Status.REJECTED, "u": Status.UNVERIFIED}
+
+
+def run_of(*rounds: tuple[str, float, float], end: bool = False) -> RunFigures:
+    """Rounds as (fates of drafts, drafting seconds, verifying seconds)."""
+    figures = RunFigures()
+    figures.add(RunStarted("speculative", 3, 2, 99))
+    figures.add(PrefillDone(Token(0, Status.SAMPLED, 0), 0.1))
+    for index, (fates, drafting, verifying) in enumerate(rounds):
+        drafts = tuple(Token(1, FATES[fate], 0) for fate in fates)
+        figures.add(RoundVerified(index, drafts, Token(2, Status.BONUS, 0), drafting, verifying, 0.0))
+    if end:
+        figures.add(RunEnded(EndReason.CANCELLED))
+    return figures
+
+
+TARGET = run_of(("", 0.0, 0.1), ("", 0.0, 0.1))
+RUN = run_of(("aa", 0.02, 0.08), ("au", 0.02, 0.08), ("ru", 0.02, 0.18))
+
+
+def text(line: Line) -> str:
+    return "".join(part for part, _ in line)
+
+
+def gauges(run: RunFigures, baseline: RunFigures | None = TARGET, target: bool = False, width: int = 76) -> list[str]:
+    return [text(line) for line in gauge_lines(run, run.window(), baseline, target, width)]
+
+
+@pytest.mark.parametrize(
+    ("alpha", "word", "ink"),
+    [
+        (0.0, "low", Ink.POOR),
+        (0.499, "low", Ink.POOR),
+        (0.5, "fair", Ink.FAIR),
+        (0.749, "fair", Ink.FAIR),
+        (0.75, "high", Ink.GOOD),
+        (1.0, "high", Ink.GOOD),
+    ],
+)
+def test_acceptance_is_low_fair_or_high_in_word_and_colour(alpha: float, word: str, ink: Ink) -> None:
+    assert acceptance_verdict(alpha) == (word, ink)
+
+
+def test_gauges_give_the_run_and_its_window_in_numbers_and_words() -> None:
+    acceptance, speedup, speed = gauges(RUN)
+    assert "75 % high" in acceptance and acceptance.endswith("last 3    75 %")
+    # Six tokens in 0.4 s against 10 tokens/s.
+    assert "1.50× faster" in speedup and speedup.endswith("last 3   1.50×")
+    assert "15.0" in speed
+    assert "┃" in speedup and "█" in acceptance
+
+
+def test_a_slower_run_says_so() -> None:
+    slow = run_of(("ru", 0.2, 0.2))
+    assert "0.25× slower" in gauges(slow)[1]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 5e-324, 1e-12, 1e6])
+def test_rounds_without_measurable_time_or_without_tokens_are_survived(seconds: float) -> None:
+    bare = RunFigures()
+    bare.add(RunStarted("speculative", 3, 2, 99))
+    bare.add(RoundVerified(0, (Token(1, Status.REJECTED, 0),), None, seconds, seconds, seconds))
+    for figures in (bare, run_of(("aa", seconds, seconds), ("ru", seconds, seconds))):
+        for baseline in (TARGET, figures):
+            assert gauge_lines(figures, figures.window(), baseline, False, 60)
+        for chart in Chart:
+            full_chart(chart, figures, figures.window(), TARGET, 60, 12)
+            compact_chart(chart, figures, 60)
+        assert all(0 <= speed < 1e10 for _, speed in figures.course.speeds(40))
+
+
+def test_what_does_not_apply_is_said_in_a_line() -> None:
+    assert gauges(RunFigures()) == ["no rounds yet"]
+    assert "no drafts to judge" in gauges(TARGET, None, True)[1]
+    assert "no drafts so far" in gauges(run_of(("", 0.0, 0.1)))[0]
+    assert "no drafts in this run" in gauges(run_of(("", 0.0, 0.1), end=True))[0]
+    assert "no run of the target" in gauges(RUN, None)[1]
+    assert "no measurable time" in gauges(run_of(("a", 0.0, 0.0)), None)[2]
+
+
+@pytest.mark.parametrize("width", [20, 30, 45, 57, 76, 120, 200])
+def test_columns_of_the_gauges_stand_under_each_other(width: int) -> None:
+    lines = gauges(RUN, width=width)[:2]
+    assert len({len(line) for line in lines}) == 1
+    if width >= 45:
+        assert all(len(line) <= width for line in lines)
+        assert lines[0].index("high") == lines[1].index("faster")
+
+
+def test_a_line_is_padded_or_cut_to_its_width() -> None:
+    assert text(padded([("abc", Ink.LABEL), ("def", Ink.VALUE)], 5)) == "abcde"
+    assert text(padded([("abc", Ink.LABEL)], 5)) == "abc  "
+    assert text(padded([], 0)) == ""
+
+
+def test_bars_are_as_long_as_their_share() -> None:
+    assert bar(0.5, 4) == "██  "
+    assert bar(0.625, 2) == "█▎"
+    assert bar(2.0, 3) == "███" and bar(-1.0, 3) == "   "
+    assert text(gauge(0.5, 4, Ink.GOOD, 0.75)) == "██░┃"
+    assert text(gauge(1.0, 4, Ink.GOOD, 1.0)) == "███┃"
+    assert gauge(0.3, 0, Ink.GOOD, 0.5) == []
+
+
+def test_the_histogram_counts_rounds_by_their_accepted_drafts() -> None:
+    lines = [text(line) for line in full_chart(Chart.LENGTHS, RUN, RUN.window(), None, 50, 8)]
+    assert lines[0].startswith("accepted, rounds with drafts") and lines[0].endswith("last 3")
+    assert [line.split()[0] for line in lines[1:]] == ["0", "1", "2"]
+    assert all(line.count("33 %") == 2 for line in lines[1:])
+
+
+def test_acceptance_by_position_counts_judged_drafts_alone() -> None:
+    lines = [text(line) for line in full_chart(Chart.POSITIONS, RUN, RUN.window(), None, 50, 8)]
+    assert lines[1].strip().startswith("1 ") and "67 %" in lines[1]
+    assert lines[2].strip().startswith("2 ") and "100 %" in lines[2]
+
+
+def test_latencies_are_given_round_by_round_with_the_means_of_window_and_run() -> None:
+    lines = [text(line) for line in full_chart(Chart.LATENCY, RUN, RUN.window(), None, 60, 9)]
+    assert [line.split()[0] for line in lines[1:4]] == ["1", "2", "3"]
+    assert lines[3].split()[-2:] == ["20.0", "180.0"]
+    assert lines[4].split()[:2] == ["last", "3"] and lines[4].split()[-2:] == ["20.0", "113.3"]
+    assert lines[5].split()[0] == "run" and lines[5].split()[-2:] == ["20.0", "113.3"]
+    assert lines[1].count("▒") * 4 == pytest.approx(lines[1].count("█"), abs=4)
+
+
+def test_no_more_than_ten_rounds_are_drawn() -> None:
+    run = run_of(*[("aa", 0.01, 0.02)] * 30)
+    lines = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), None, 60, 40)]
+    assert len(lines) == 1 + 10 + 2
+    assert lines[1].split()[0] == "21" and lines[10].split()[0] == "30"
+
+
+def test_too_many_rows_are_left_out_and_counted() -> None:
+    rows = [(str(i), 0.5, 0.5, Ink.RUN) for i in range(9)]
+    lines = [text(line).strip() for line in bar_rows(("title",), rows, "last 9", 40, 6)]
+    assert len(lines) == 6
+    assert lines[-2].startswith("3 ") and lines[-1] == "… 5 more"
+
+
+def test_a_row_of_text_says_what_a_chart_would() -> None:
+    assert text(compact_chart(Chart.LENGTHS, RUN, 76)) == "accepted    0: 33 %  1: 33 %  2: 33 %  "
+    assert text(compact_chart(Chart.POSITIONS, RUN, 76)) == "by position 1: 67 %  2: 100 %  "
+    assert text(compact_chart(Chart.LATENCY, RUN, 76)) == "ms, last 3  draft 20.0 ▁▁▁  verify 113.3 ▄▄█"
+    assert "draft" not in text(compact_chart(Chart.LATENCY, TARGET, 76))
+
+
+@pytest.mark.parametrize("chart", [Chart.LENGTHS, Chart.POSITIONS, Chart.LATENCY])
+@pytest.mark.parametrize("width", [30, 40, 57, 76])
+def test_a_row_of_text_fits_its_width(chart: Chart, width: int) -> None:
+    run = run_of(*[("a" * 15 + "r", 0.01, 0.02)] * 30)
+    assert cells(compact_chart(chart, run, width)) <= width
+
+
+def test_numbers_are_never_cut_where_a_pane_is_narrow() -> None:
+    run = run_of(("aa", 0.0483, 0.1013), ("ar", 0.0483, 0.1013))
+    for width in range(30, 60):
+        line = text(compact_chart(Chart.LATENCY, run, width))
+        assert len(line.rstrip()) <= width and "verify 101.3 " in line + " ", line
+    for width in range(22, 60):
+        assert "no drafts to judge" in " ".join(gauges(TARGET, None, True, width))
+        assert all(len(line) <= width for line in gauges(TARGET, None, True, width)[-1:])
+
+
+@pytest.mark.parametrize("chart", list(Chart))
+@pytest.mark.parametrize("width", [1, 10, 25, 60])
+@pytest.mark.parametrize("height", [0, 1, 2, 9])
+def test_charts_survive_every_size_and_empty_runs(chart: Chart, width: int, height: int) -> None:
+    for run in (RunFigures(), TARGET, RUN, run_of(("a", 0.0, 0.0))):
+        lines = full_chart(chart, run, run.window(), TARGET, width, height)
+        assert len(lines) <= max(height, 1)
+        compact_chart(chart, run, width)
+        assert all(cells(padded(line, width)) == width for line in lines)
+
+
+def test_only_charts_that_apply_are_drawn() -> None:
+    assert applicable(RunFigures()) == ()
+    assert applicable(TARGET) == (Chart.SPEED, Chart.LATENCY)
+    assert applicable(RUN) == tuple(Chart)
+
+
+def test_milliseconds_keep_three_figures() -> None:
+    assert all(len(ms_text(10.0**power)) <= 7 for power in range(-9, 7))
+    assert [ms_text(s) for s in (0.0, 0.00012, 0.0123, 0.456, 12.3456)] == ["0.00", "0.12", "12.3", "456.0", "12346"]

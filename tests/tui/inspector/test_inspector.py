@@ -1,0 +1,218 @@
+"""Inspecting tokens in the whole app on a scripted engine."""
+
+from __future__ import annotations
+
+import pytest
+from scripted_engine import ScriptedEngine, text_of
+from shell import ask, make_app, ready, toasts, until
+from textual.pilot import Pilot
+from widget_data import painted
+
+from specdec_tui.decoding.records import Status
+from specdec_tui.tui.app.app import SpecdecApp
+from specdec_tui.tui.panes.pane import StrategyPane
+from specdec_tui.tui.tokens.run_log import Place
+
+
+async def after_a_run(pilot: Pilot[int], app: SpecdecApp) -> StrategyPane:
+    """The speculative pane with the focus, its run over."""
+    await ready(pilot)
+    await ask(pilot, "why")
+    await until(pilot, lambda: app.table.row_count == 4 and not app.running, "run finished")
+    pane = app.grid.panes["speculative"]
+    pane.focus(scroll_visible=False)
+    await pilot.pause()
+    return pane
+
+
+def told(app: SpecdecApp) -> str:
+    assert app.inspector is not None
+    return str(app.inspector._body.render())
+
+
+def marked(pane: StrategyPane) -> list[str]:
+    view = pane.cursor_view
+    assert view is not None
+    strips = [view.render_line(y) for y in range(view.size.height)]
+    return ["".join(s.text for s in strip if s.style and s.style.reverse) for strip in strips]
+
+
+async def test_i_opens_the_inspector_at_the_last_token_and_i_or_escape_closes_it() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        pane = await after_a_run(pilot, app)
+        for close in ("i", "escape"):
+            await pilot.press("i")
+            await until(pilot, lambda: app.inspector is not None and "token 24" in told(app), "opened")
+            assert "".join(marked(pane)).strip() == text_of(24).split()[-1]
+            await pilot.press(close)
+            await until(pilot, lambda: app.inspector is None, "closed")
+            assert not "".join(marked(pane))
+        assert app.focused is pane
+
+
+async def test_the_cursor_walks_over_emitted_tokens_in_the_text_and_over_all_in_rounds_and_tree() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        pane = await after_a_run(pilot, app)
+        await pilot.press("i", "home")
+        fates = []
+        for _ in range(7):
+            assert pane.cursor is not None
+            fates.append(pane.run_log.token(pane.cursor).status.value[0])
+            await pilot.press("right")
+        assert "".join(fates) == "saaraaa"  # sampled, accepted twice, resampled, accepted…
+        for _ in ("rounds", "tree"):
+            await pilot.press("home", "v")
+            fates = []
+            for _ in range(7):
+                fates.append(pane.run_log.token(pane.cursor).status.value[:3])
+                await pilot.press("right")
+            assert fates == ["sam", "acc", "acc", "rej", "unv", "res", "acc"]
+            assert sum(bool(text) for text in marked(pane)) == 1
+        await pilot.press("home", "left")
+        assert pane.cursor == Place(0, 0)
+        await pilot.press("right_square_bracket", "down")
+        assert pane.cursor == Place(2, 0)
+        await pilot.press("ctrl+left", "up", "up")
+        assert pane.cursor == Place(0, 0)
+        await pilot.press("end")
+        assert pane.cursor == pane.run_log.last()
+
+
+async def test_another_view_keeps_the_token_or_the_nearest_that_was_emitted() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        pane = await after_a_run(pilot, app)
+        await pilot.press("v", "i", "home", "right", "right", "right", "right")
+        assert pane.run_log.token(pane.cursor).status is Status.UNVERIFIED
+        assert "unverified" in told(app)
+        await pilot.press("v")
+        assert pane.cursor == Place(1, 3)
+        pane.view = "text"
+        await pilot.pause()
+        assert pane.run_log.token(pane.cursor).status is Status.RESAMPLED
+        assert "".join(marked(pane)).strip() == text_of(4).split()[-1]
+
+
+@pytest.mark.parametrize("view", ["text", "rounds", "tree"])
+async def test_a_click_on_a_token_selects_it_and_opens_the_inspector(view: str) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        pane = await after_a_run(pilot, app)
+        pane.view = view
+        await pilot.pause()
+        shown = pane.cursor_view
+        assert shown is not None
+        row, column = next((y, line.index("until")) for y, line in enumerate(painted(shown)) if "until" in line)
+        await pilot.click(shown, offset=(column + 1, row))
+        await until(pilot, lambda: app.inspector is not None and "until" in told(app), "selected")
+        assert "".join(marked(pane)).strip(" ·✓+↻›") == "until"
+        await pilot.click(shown, offset=(shown.size.width - 2, shown.size.height - 1))
+        assert pane.inspecting
+
+
+async def test_up_and_down_go_by_lines_in_the_text() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        pane = await after_a_run(pilot, app)
+        await pilot.press("i", "home")
+        seen = [0]
+        for _ in range(2):
+            await pilot.press("down")
+            seen.append(pane.token_view.lines_of(pane.cursor)[0])
+        await pilot.press("up")
+        seen.append(pane.token_view.lines_of(pane.cursor)[0])
+        assert seen == [0, 1, 2, 1]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (120, 40), (200, 60)])
+async def test_pane_and_inspector_are_both_readable_at_every_size(size: tuple[int, int]) -> None:
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        pane = await after_a_run(pilot, app)
+        await pilot.press("i")
+        await until(pilot, lambda: app.inspector is not None and app.inspector.size.width > 0, "laid out")
+        grid = app.grid
+        await until(pilot, lambda: pane.region.intersection(grid.region).height >= 7, "the pane is in sight")
+        box = app.inspector.region
+        assert not box.overlaps(grid.region)
+        assert (box.x >= grid.region.right) == (size[0] >= 120)
+        assert pane.region.intersection(grid.region).width >= 30
+        assert box.height >= 7 and box.width >= 40
+        assert "resampled" in told(app) or "bonus" in told(app) or "sampled" in told(app)
+        await pilot.press("home")
+        assert "prefill" in told(app)
+        assert app.inspector.scroll_offset.y == 0
+        if app.inspector.max_scroll_y:
+            await pilot.press("pagedown")
+            await until(pilot, lambda: app.inspector.scroll_offset.y > 0, "the rest of it")
+
+
+async def test_the_cursor_stays_with_its_token_while_the_run_goes_on() -> None:
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine, max_new_tokens=400, strategies=("speculative",))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await ask(pilot, "why")
+        pane = app.grid.panes["speculative"]
+        await until(pilot, lambda: pane.run_log.rows, "first token")
+        engine.step(3)
+        await until(pilot, lambda: pane.figures.rounds == 3, "rounds")
+        await pilot.press("escape", "v", "i", "home")
+        assert pane.cursor == Place(0, 0)
+        engine.step(60)
+        await until(pilot, lambda: pane.figures.rounds == 63, "more rounds")
+        assert pane.cursor == Place(0, 0)
+        assert pane.rounds_view.scroll_offset.y == 0
+        await pilot.press("end")
+        await until(pilot, lambda: pane.rounds_view.scroll_offset.y > 0, "scrolled")
+        last = pane.cursor
+        engine.step(1)
+        await until(pilot, lambda: pane.figures.rounds == 64, "its verdict")
+        assert pane.cursor == last and "pending" not in told(app)
+        await pilot.press("i")
+        engine.step(200)
+        await until(pilot, lambda: not app.running, "ended")
+        await until(pilot, lambda: pane.rounds_view.scroll_offset.y == pane.rounds_view.max_scroll_y, "tail followed")
+
+
+async def test_a_new_run_under_an_open_inspector_is_inspected_when_it_has_tokens() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        pane = await after_a_run(pilot, app)
+        await pilot.press("i", "r")
+        await until(pilot, lambda: len(app.engine._engine.runs) == 2 and not app.running, "again")
+        assert pane.inspecting and pane.cursor is not None
+        await until(pilot, lambda: "round" in told(app) or "prefill" in told(app), "told")
+
+
+async def test_a_pane_that_is_switched_off_takes_its_inspector_along() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        pane = await after_a_run(pilot, app)
+        await pilot.press("i")
+        await until(pilot, lambda: app.inspector is not None, "opened")
+        app.action_toggle_strategy("speculative")
+        await until(pilot, lambda: app.inspector is None and not pane.inspecting, "closed")
+
+
+async def test_only_one_pane_is_inspected_at_a_time() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        pane = await after_a_run(pilot, app)
+        await pilot.press("i")
+        other = app.grid.panes["lookup"]
+        other.focus()
+        await pilot.press("i")
+        await until(pilot, lambda: other.inspecting and not pane.inspecting, "moved over")
+        assert app.inspector is not None and "lookup" in str(app.inspector.border_title)
+
+
+async def test_without_a_run_there_is_nothing_to_inspect() -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await pilot.press("escape", "i")
+        assert app.inspector is None
+        assert any("Nothing to inspect" in text for text in toasts(app))

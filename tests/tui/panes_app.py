@@ -1,0 +1,28 @@
+"""An app of four panes and a table, for tests of how they look."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from widget_data import STORY, HostApp, words_of
+
+from specdec_tui.tui.figures.comparison import ComparisonTable
+from specdec_tui.tui.panes.pane import StrategyPane
+from specdec_tui.tui.tokens.legend import Legend
+
+NAMES = {1: "target", 3: "speculative", 4: "ngram", 5: "lookup"}
+PIECES = words_of(STORY + "投机解码 👨\u200d👩\u200d👧 [/x] \x1b[31m\tend")
+
+
+class PanesApp(HostApp):
+    """Four panes with a run each: ended, ended, in the middle, failed."""
+
+    def __init__(self, theme: str, columns: str, view: str) -> None:
+        self.panes = [StrategyPane(number, name) for number, name in NAMES.items()]
+        self.table = ComparisonTable()
+        self.first_view = view
+        super().__init__(*self.panes, theme=theme, columns=columns)
+
+    def compose(self) -> ComposeResult:
+        yield from super().compose()
+        yield Legend()
+        yield self.table

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import gc
+
+from shell import make_app, until
+
+from specdec_tui.tui.terminal.collector import full_collections_on_request
+
+
+def test_young_objects_are_collected_as_ever_and_full_collections_wait() -> None:
+    before = gc.get_threshold()
+    with full_collections_on_request():
+        assert gc.get_threshold()[:2] == before[:2]
+        assert gc.get_threshold()[2] > 100_000
+    assert gc.get_threshold() == before
+
+
+async def test_a_full_collection_follows_each_run() -> None:
+    app = make_app()
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.header.state == "ready")
+        before = gc.get_stats()[2]["collections"]
+        with full_collections_on_request():
+            app.run_or_wait("hello")
+            await until(pilot, lambda: not app.running and gc.get_stats()[2]["collections"] > before)

@@ -1,0 +1,84 @@
+"""Walking over the tokens of a run."""
+
+from __future__ import annotations
+
+from specdec_tui.decoding.records import DraftsProposed, PrefillDone, RoundVerified, Status, Token
+from specdec_tui.tui.tokens.run_log import Place, RunLog
+
+
+def verdict(number: int, position: int) -> RoundVerified:
+    drafts = (
+        Token(1, Status.ACCEPTED, position),
+        Token(2, Status.REJECTED, position + 1),
+        Token(3, Status.UNVERIFIED, position + 2),
+    )
+    return RoundVerified(number, drafts, Token(4, Status.RESAMPLED, position + 1), 0.1, 0.1, 0.1)
+
+
+def filled() -> RunLog:
+    """A first token and two rounds, each of an accepted draft and a correction."""
+    log = RunLog()
+    log.add(PrefillDone(Token(0, Status.SAMPLED, 0), 0.1), ("a",))
+    log.add(verdict(0, 1), ("b", "x", "y", "c"))
+    log.add(verdict(1, 3), ("d", "x", "y", "e"))
+    return log
+
+
+def test_stepping_visits_every_token_or_only_those_of_the_text() -> None:
+    log = filled()
+    for emitted, wanted in ((False, "abxycdxye"), (True, "abcde")):
+        place = log.first(emitted)
+        assert place is not None
+        texts = [log.text(place)]
+        while (there := log.step(place, 1, emitted)) != place:
+            place = there
+            texts.append(log.text(place))
+        assert "".join(texts) == wanted
+        assert place == log.last(emitted)
+        for _ in range(20):
+            place = log.step(place, -1, emitted)
+        assert place == log.first(emitted)
+
+
+def test_a_round_further_the_cursor_stays_at_its_column() -> None:
+    log = filled()
+    assert log.step_row(Place(1, 2), 1) == Place(2, 2)
+    assert log.step_row(Place(1, 2), -1) == Place(0, 0)
+    assert log.step_row(Place(2, 1), 1) == Place(2, 1)
+    assert log.step_row(Place(2, 3), -1, emitted=True) == Place(0 + 1, 3)
+
+
+def test_a_position_leads_to_its_emitted_token() -> None:
+    log = filled()
+    assert [log.text(place) for p in range(5) if (place := log.find(p))] == list("abcde")
+    assert log.find(5) is None
+    assert RunLog().find(0) is None
+
+
+def test_a_draft_that_was_not_emitted_is_nearest_to_the_end_of_its_round() -> None:
+    log = filled()
+    assert log.nearest_emitted(Place(1, 0)) == Place(1, 0)
+    assert log.nearest_emitted(Place(1, 1)) == log.nearest_emitted(Place(1, 2)) == Place(1, 3)
+    log.add(DraftsProposed(2, (Token(9, Status.PENDING, 5),)), ("p",))
+    assert log.nearest_emitted(Place(3, 0)) == Place(2, 3)
+
+
+def test_pending_drafts_give_their_row_to_the_verdict_or_leave() -> None:
+    log = filled()
+    log.add(DraftsProposed(2, (Token(9, Status.PENDING, 5),)), ("p",))
+    assert (log.settled, len(log.rows)) == (3, 4)
+    assert log.find(5, Status.PENDING) == Place(3, 0)
+    log.add(verdict(2, 5), ("f", "x", "y", "g"))
+    assert (log.settled, len(log.rows)) == (4, 4)
+    log.add(DraftsProposed(3, (Token(9, Status.PENDING, 7),)), ("p",))
+    log.drop_pending()
+    log.drop_pending()
+    assert len(log.rows) == 4
+    assert not log.holds(Place(4, 0))
+
+
+def test_a_run_without_tokens_has_no_place() -> None:
+    log = RunLog()
+    assert log.first() is None and log.last() is None
+    log.add(PrefillDone(None, 0.1), ())
+    assert log.first() is None and log.last() is None
