@@ -97,21 +97,26 @@ def refused(strategy: str, prompt_tokens: int, settings: Settings, message: str)
 
 
 def in_turn(runs: list[StrategyRun]) -> Iterator[Step]:
-    """One strategy after another: the device is never shared, the default for timing."""
+    """One strategy after another: a machine that changes its speed meanwhile changes the ratios too."""
     for run in runs:
         while run.end is None:
             yield run.step()
 
 
 def interleaved(runs: list[StrategyRun]) -> Iterator[Step]:
-    """A round of each strategy in turn; every clock runs only during its own rounds."""
+    """Round by round, the strategy with the fewest tokens next; every clock runs only during its own rounds.
+
+    So all are at the same place of the text at the same time: whatever the machine does meanwhile
+    happens to each of them over the same stretch, and their ratios keep. Turns by rounds alone would
+    not do: the fast ones would be through long before the target.
+    """
     while active := [run for run in runs if run.end is None]:
-        for run in active:
-            step = run.step()
-            while isinstance(step.record, DraftsProposed | RunStarted | Capturing | Notice):
-                yield step
-                step = run.step()
+        run = min(active, key=lambda run: len(run.ids))
+        step = run.step()
+        while isinstance(step.record, DraftsProposed | RunStarted | Capturing | Notice):
             yield step
+            step = run.step()
+        yield step
 
 
 def not_checkable(

@@ -194,17 +194,30 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(
     assert first == second != other
 
 
-def test_sequential_runs_one_strategy_after_another_and_interleaved_alternates_rounds(
+def test_sequential_runs_one_strategy_after_another(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
+    events = list(make_engine(TinyPair()).run("hello", replace(FOUR, schedule="sequential"), never))
+    order = [e.strategy for e in events if isinstance(e, Step)]
+    assert order == sorted(order, key=FOUR.strategies.index)
+
+
+def test_interleaved_plays_the_round_of_the_strategy_that_has_the_fewest_tokens(
     make_engine: Callable[[TinyPair], LocalEngine],
 ) -> None:
     engine = make_engine(TinyPair())
-    in_turn = list(engine.run("hello", FOUR, never))
-    order = [e.strategy for e in in_turn if isinstance(e, Step)]
-    assert order == sorted(order, key=FOUR.strategies.index)
+    in_turn = list(engine.run("hello", replace(FOUR, schedule="sequential"), never))
     alternating = list(engine.run("hello", replace(FOUR, schedule="interleaved"), never, again=True))
-    rounds = [e.strategy for e in alternating if isinstance(e, Step) and isinstance(e.record, RoundVerified)]
-    assert rounds[:8] == [*FOUR.strategies] * 2
     assert ids_of(alternating) == ids_of(in_turn)
+    tokens, ended, lead = dict.fromkeys(FOUR.strategies, 0), set[str](), 0
+    for event in alternating:
+        if not isinstance(event, Step):
+            continue
+        if isinstance(event.record, RoundVerified):
+            assert tokens[event.strategy] == min(n for name, n in tokens.items() if name not in ended)
+        if isinstance(event.record, RunEnded):
+            ended.add(event.strategy)
+        tokens[event.strategy] += sum(t.status in EMITTED for t in tokens_of(event.record))
+        lead = max(lead, max(tokens.values()) - min(tokens.values()))
+    assert len(ended) == len(FOUR.strategies) and 1 < lead <= FOUR.gamma + 1
 
 
 def test_the_first_record_carries_the_prompt_text_and_the_last_the_answer(
