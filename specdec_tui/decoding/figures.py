@@ -6,7 +6,8 @@ the expected tokens per round; v, the measured price of verifying a block, is ou
 
 from __future__ import annotations
 
-from statistics import median
+from bisect import insort
+from collections.abc import Sequence
 
 from specdec_tui.decoding.course import LEAST_SECONDS, RunCourse
 from specdec_tui.decoding.records import (
@@ -35,6 +36,7 @@ class RunFigures:
         self._judged_at: list[int] = []
         self._accepted_at: list[int] = []
         self._accepted_lengths: list[int] = []
+        # Kept in order, so that a median costs nothing however long the run.
         self._verify_times: dict[int, list[float]] = {}
         self._draft_times: list[float] = []
         self._round_tokens = 0
@@ -68,8 +70,8 @@ class RunFigures:
         if drafts:
             self._accepted_lengths.extend([0] * (accepted + 1 - len(self._accepted_lengths)))
             self._accepted_lengths[accepted] += 1
-            self._draft_times.append(record.draft_seconds / drafts)
-        self._verify_times.setdefault(drafts, []).append(record.verify_seconds + record.other_seconds)
+            insort(self._draft_times, record.draft_seconds / drafts)
+        insort(self._verify_times.setdefault(drafts, []), record.verify_seconds + record.other_seconds)
         new_tokens = accepted + (record.emitted is not None)
         self._tokens_per_round.append(new_tokens)
         self.course.add(record, new_tokens)
@@ -205,17 +207,16 @@ class RunFigures:
     @property
     def draft_step_seconds(self) -> float | None:
         """Median over rounds with drafts of their drafting time per draft: one hiccup does not move it."""
-        return median(self._draft_times) if self._draft_times else None
+        return _median(self._draft_times)
 
     def verify_step_seconds(self, drafts: int) -> float | None:
         """Median of the target's side (pass and draws) of rounds with exactly `drafts` drafts; None without any."""
-        times = self._verify_times.get(drafts)
-        return median(times) if times else None
+        return _median(self._verify_times.get(drafts, ()))
 
     @property
     def verify_mean_seconds(self) -> float | None:
         """Mean of the target's side of a round: the median per number of drafts, weighted by how often it came up."""
-        total = sum(len(times) * median(times) for times in self._verify_times.values())
+        total = sum(len(times) * (_median(times) or 0.0) for times in self._verify_times.values())
         return _ratio(total, self.rounds)
 
     @property
@@ -224,11 +225,25 @@ class RunFigures:
 
     def window(self) -> RunFigures:
         """The same figures of the last `course.WINDOW_ROUNDS` rounds alone; the prefill is in none of them."""
+        recent = self.course.latest()
         figures = RunFigures()
+        figures.course = RunCourse(self.course.tokens_after(self.rounds - len(recent)))
         figures.add(self._start)
-        for record in self.course.latest():
+        for record in recent:
             figures.add(record)
         return figures
+
+
+def _median(ordered: Sequence[float]) -> float | None:
+    """Of numbers in their order."""
+    if not ordered:
+        return None
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def _quotient(above: float | None, below: float | None) -> float | None:
+    return above / below if above and below else None
 
 
 def _ratio(part: float, whole: float) -> float | None:
@@ -236,9 +251,18 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def speedup(baseline: RunFigures, run: RunFigures) -> float | None:
-    """Decode time per token of the target's own run divided by this run's; None before both have rounds."""
-    ours, theirs = run.decode_tokens_per_second, baseline.decode_tokens_per_second
-    return ours / theirs if ours and theirs else None
+    """Decode time per token of the target's own run divided by this run's; None before both have rounds.
+
+    Over the tokens that both have: a pass may cost more the longer the text, so a run that is still
+    short must not be compared with all of a long one. Where they share less than half of this run,
+    each counts as a whole.
+    """
+    ours, theirs = run.course, baseline.course
+    begin, end = max(ours.begin, theirs.begin), min(ours.end, theirs.end)
+    if 2 * (end - begin) < ours.end - ours.begin:
+        return _quotient(run.decode_tokens_per_second, baseline.decode_tokens_per_second)
+    own, other = (course.seconds_until(end) - course.seconds_until(begin) for course in (ours, theirs))
+    return other / own if min(own, other) >= LEAST_SECONDS else None
 
 
 def expected_tokens_per_round(alpha: float, gamma: float) -> float:

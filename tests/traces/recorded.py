@@ -110,7 +110,7 @@ def long_events(strategy: str, rounds: int, gamma: int = 4) -> list[Event]:
 
 def comparison(rounds: int = 40) -> Trace:
     """Target and two strategies, checked."""
-    events = [*long_events("target", rounds * 2), *long_events("speculative", rounds), *long_events("ngram", rounds)]
+    events = [*long_events("target", rounds * 3), *long_events("speculative", rounds), *long_events("ngram", rounds)]
     for name in ("target", "speculative", "ngram"):
         events.append(Checked(name, Lossless(LosslessStatus.IDENTICAL)))
     return trace_of((*events, Finished()))

@@ -1,0 +1,203 @@
+"""Whether the clock of a run can be believed: what the run and its baseline know of each other. No torch here.
+
+A target pass over one token costs the same in every run of a target, a pass over more tokens costs no
+less, so nothing is faster than its tokens per round allow. Where the clock says otherwise the
+machine's pace changed between the two runs, and their ratio is not that of the strategies.
+
+Rounds are compared near in their place in the text: there passes cost the same however they grow with
+its length, and with the schedule `interleaved` the two ran at about the same time, so that a load
+which comes and goes hits both alike and their ratio stands.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import exp, log, sqrt
+from typing import Literal
+
+from specdec_tui.decoding.course import LEAST_SECONDS, Passes
+from specdec_tui.decoding.figures import RunFigures, speedup
+
+TOLERANCE = 0.1
+"""Passes that must take the same, and a speedup above what is possible, may differ by this share."""
+_LEAST_ROUNDS = 8
+_MOST_PARTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """`word`: whether the speedup can be believed. `reason`: one sentence, empty when steady.
+
+    `low` to `high`: where the speedup of a repeat is to be expected (about 95 %), as far as the clock
+    decides it; of a disturbed run everything from what its own plain rounds say to what was measured.
+    None where nothing was measured. A speedup is more than luck only where `low` is above 1.
+    """
+
+    word: Literal["steady", "disturbed"]
+    reason: str = ""
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def is_steady(self) -> bool:
+        return self.word == "steady"
+
+
+def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | None:
+    """The reliability of a run's speedup over `baseline`, the target's own run; None where it cannot be told (yet).
+
+    Takes bounded work however long the runs, so a screen may ask at every repaint.
+    """
+    if baseline is None or not run.rounds or (ratio := speedup(baseline, run)) is None:
+        return None
+    if run.strategy == baseline.strategy:
+        return Reliability("steady", "", 1.0, 1.0)
+    parts = _parts(run, baseline)
+    clock = _compare([(part.seconds, due) for part, due in zip(parts, _due(parts), strict=True)])
+    plain = wide = most = None
+    if run.strategy != "drafter":  # passes of another model tell nothing of the target's
+        most = _most(run, parts)
+        plain = _compare_passes([(part.plain, part.step) for part in parts])
+        wide = _compare_passes([(part.wide, part.step) for part in parts])
+    reason = _disagreement(ratio, most, plain, wide, clock)
+    if not reason and clock is None:
+        return None
+    spread = 1.0 if clock is None else exp(2 * clock.error)
+    values = [ratio / spread, ratio * spread]
+    if reason:
+        values += [ratio * found.ratio for found in (plain, wide) if found and (found is plain or found.ratio < 1)]
+    low = min(values) if most is None else min(*values, most)
+    return Reliability("disturbed" if reason else "steady", reason, low, max(values))
+
+
+def _disagreement(
+    ratio: float, most: float | None, plain: _Passes | None, wide: _Passes | None, clock: _Found | None
+) -> str:
+    """The first thing that the clock says and that cannot be; empty for none."""
+    if plain is not None and plain.is_beyond(TOLERANCE):
+        return f"one-token passes took {_ms(plain.seconds)} here and {_ms(plain.due)} in target"
+    if wide is not None and wide.ratio < 1 and wide.is_beyond(TOLERANCE):
+        return f"passes over more tokens took {_ms(wide.seconds)}, over one token {_ms(wide.due)} in target"
+    if most is not None and ratio > most * (1 + TOLERANCE):
+        return f"{most:.2f} tokens per round do not allow a speedup of {ratio:.2f}"
+    if clock is not None and clock.error > TOLERANCE:
+        return f"the machine's pace changed between this run and target: the speedup is uncertain by {clock.error:.0%}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rounds of a run that follow each other, beside the baseline's over the same tokens.
+
+    `rounds`: by their number of drafts. `target`: the baseline's passes, all over one token.
+    """
+
+    rounds: Mapping[int, Passes]
+    plain: Passes
+    wide: Passes
+    target: Passes
+
+    @property
+    def seconds(self) -> float:
+        return sum(rounds.seconds for rounds in self.rounds.values())
+
+    @property
+    def step(self) -> float:
+        """Seconds of a pass of the baseline."""
+        return self.target.seconds / self.target.count
+
+
+def _parts(run: RunFigures, baseline: RunFigures) -> list[_Part]:
+    """The rounds that lie in the text of both, cut into 4, 8 or 16 parts; none where they are too few."""
+    ours, theirs = run.course, baseline.course
+    rounds = ours.rounds_within(theirs.end)
+    if rounds < _LEAST_ROUNDS or ours.begin < theirs.begin:
+        return []
+    count = 4
+    while count < _MOST_PARTS and 4 * count <= rounds:
+        count *= 2
+    found = []
+    for first, last in pairwise(rounds * index // count for index in range(count + 1)):
+        begin, end = (theirs.rounds_within(ours.tokens_after(edge)) for edge in (first, last))
+        target = theirs.plain_passes(begin, end)
+        if target.seconds >= LEAST_SECONDS:
+            passes = ours.plain_passes(first, last), ours.wide_passes(first, last)
+            found.append(_Part(ours.rounds_by_drafts(first, last), *passes, target))
+    return found
+
+
+def _most(run: RunFigures, parts: Sequence[_Part]) -> float:
+    """The speedup of rounds that cost no more than a one-token pass at their place: the tokens of a round.
+
+    Where passes grow with the text, many tokens a round at its end are worth more than at its beginning.
+    """
+    least = sum(rounds.count * part.step for part in parts for rounds in part.rounds.values())
+    if least < LEAST_SECONDS:
+        return (run.course.end - run.course.begin) / run.rounds
+    return sum(part.target.seconds for part in parts) / least
+
+
+def _due(parts: Sequence[_Part]) -> list[float]:
+    """Seconds each part would have taken if rounds of as many drafts cost as many target passes in all of them."""
+    seconds: defaultdict[int, float] = defaultdict(float)
+    steps: defaultdict[int, float] = defaultdict(float)
+    for part in parts:
+        for drafts, rounds in part.rounds.items():
+            seconds[drafts] += rounds.seconds
+            steps[drafts] += rounds.count * part.step
+    return [sum(r.count * part.step * seconds[n] / steps[n] for n, r in part.rounds.items()) for part in parts]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """How much of what was due was measured, and the standard error of that, as a share of it."""
+
+    ratio: float
+    error: float
+
+    def is_beyond(self, tolerance: float) -> bool:
+        """Whether it differs from 1 by more than `tolerance`, and that is no chance."""
+        return abs(log(self.ratio)) > max(log(1 + tolerance), 2 * self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Passes(_Found):
+    """The same of passes, with the mean seconds of one of them and what was due in its place."""
+
+    seconds: float
+    due: float
+
+
+def _compare_passes(passes: Sequence[tuple[Passes, float]]) -> _Passes | None:
+    """Passes of the parts of a run against what each of them was due, in seconds; None with too few of them."""
+    count = sum(own.count for own, _ in passes)
+    found = _compare([(own.seconds, own.count * due) for own, due in passes]) if count >= _LEAST_ROUNDS else None
+    if found is None:
+        return None
+    seconds = sum(own.seconds for own, _ in passes) / count
+    return _Passes(found.ratio, found.error, seconds, seconds / found.ratio)
+
+
+def _compare(pairs: Sequence[tuple[float, float]]) -> _Found | None:
+    """Σ measured / Σ due over the parts of a run that follow each other; None with too little to go by.
+
+    Neighbours resemble each other where the pace of a machine changes slowly, so the error is the largest
+    of those for parts, pairs of parts, … (blocking: Flyvbjerg and Petersen 1989, doi 10.1063/1.457480).
+    """
+    pairs = [(measured, due) for measured, due in pairs if due >= LEAST_SECONDS]
+    measured, due = sum(m for m, _ in pairs), sum(d for _, d in pairs)
+    if len(pairs) < 3 or measured < LEAST_SECONDS:
+        return None
+    ratio, error = measured / due, 0.0
+    while (count := len(pairs)) >= 3:
+        squares = sum((m - ratio * d) ** 2 for m, d in pairs)
+        error = max(error, sqrt(squares * count / (count - 1)) / measured)
+        pairs = [(sum(m for m, _ in pairs[i : i + 2]), sum(d for _, d in pairs[i : i + 2])) for i in range(0, count, 2)]
+    return _Found(ratio, error)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"

@@ -1,0 +1,204 @@
+"""Whether a clock can be believed, told from runs whose rounds took what the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+from time import perf_counter
+
+import pytest
+
+from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.records import PrefillDone, Record, RoundVerified, RunStarted, Status, Token
+from specdec_tui.decoding.reliability import Reliability, reliability
+
+GAMMA = 4
+Slowness = Callable[[int], float]
+"""How many times longer than on a quiet machine a round takes that begins at this place of the text."""
+
+
+def quiet(_place: int) -> float:
+    return 1.0
+
+
+def round_of(number: int, accepted: int, drafts: int, seconds: tuple[float, float, float]) -> RoundVerified:
+    fates = [Status.ACCEPTED] * accepted + [Status.REJECTED] * (drafts > accepted)
+    fates += [Status.UNVERIFIED] * (drafts - len(fates))
+    tokens = tuple(Token(5, fate, i) for i, fate in enumerate(fates))
+    return RoundVerified(number, tokens, Token(6, Status.BONUS, 9), *seconds)
+
+
+def run_of(strategy: str, rounds: Iterable[RoundVerified]) -> RunFigures:
+    found = RunFigures()
+    begin: list[Record] = [RunStarted(strategy, 7, GAMMA, 999), PrefillDone(Token(1, Status.SAMPLED, 0), 0.5)]
+    for record in (*begin, *rounds):
+        found.add(record)
+    return found
+
+
+def target(tokens: int = 128, slow: Slowness = quiet, step: float = 0.03, noise: float = 0.02) -> RunFigures:
+    dice = Random(1)
+    seconds = (step * slow(place) * dice.gauss(1, noise) for place in range(tokens))
+    return run_of("target", (round_of(place, 0, 0, (0.0, s, 0.0002)) for place, s in enumerate(seconds)))
+
+
+def drafting(
+    strategy: str = "lookup",
+    tokens: int = 128,
+    slow: Slowness = quiet,
+    *,
+    step: float = 0.03,
+    wide: float = 1.15,
+    draft: float = 0.0,
+    share: float = 0.3,
+    acceptance: float = 0.6,
+    other: float = 0.0002,
+    noise: float = 0.02,
+) -> RunFigures:
+    """A run that drafts γ tokens in a `share` of its rounds; `wide`: price of those passes in one-token passes."""
+    dice = Random(2)
+    rounds: list[RoundVerified] = []
+    place = 0
+    while place < tokens:
+        drafts = GAMMA if dice.random() < share else 0
+        accepted = 0
+        while accepted < drafts and dice.random() < acceptance:
+            accepted += 1
+        pace = slow(place) * dice.gauss(1, noise)
+        seconds = (drafts * draft * pace, step * (wide if drafts else 1) * pace, other)
+        rounds.append(round_of(len(rounds), accepted, drafts, seconds))
+        place += accepted + 1
+    return run_of(strategy, rounds)
+
+
+def judged(run: RunFigures, baseline: RunFigures) -> Reliability:
+    found = reliability(run, baseline)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        drafting("speculative", share=1.0, acceptance=0.8, draft=0.005),
+        drafting("speculative", share=1.0, acceptance=0.2, draft=0.02, wide=1.6),
+        drafting("lookup", share=0.1, acceptance=0.7),
+        drafting("ngram", share=0.6, acceptance=0.5, other=0.004),
+        drafting("lookup", share=0.0),
+        drafting("drafter", share=0.0, step=0.004),
+        drafting("speculative", share=1.0, acceptance=0.8, draft=0.005, tokens=40),
+    ],
+    ids=["good drafts", "bad drafts", "few drafts", "slow storage", "no drafts", "another model", "short"],
+)
+def test_a_quiet_machine_is_called_steady(run: RunFigures) -> None:
+    found = judged(run, target())
+    assert (found.word, found.reason) == ("steady", "")
+    ratio = speedup(target(), run)
+    assert ratio is not None and found.low is not None and found.high is not None
+    assert found.low <= ratio <= found.high < found.low * 1.15
+
+
+def test_a_speedup_that_came_from_a_faster_machine_is_disturbed() -> None:
+    """As it was seen: one-token passes of 172 ms in target and of 58 ms in lookup, 2.03 times as fast at τ 1.23."""
+    run = drafting(step=0.058, wide=3.2, share=0.25, acceptance=0.5)
+    found = judged(run, target(step=0.172))
+    ratio = speedup(target(step=0.172), run)
+    assert ratio is not None and ratio > 2 > run.new_tokens / run.rounds
+    assert found.word == "disturbed"
+    assert "one-token passes took 58" in found.reason and "172 ms in target" in found.reason
+    assert found.low is not None and found.low < 1 and found.high is not None and found.high >= ratio
+
+
+def test_a_slower_machine_is_told_as_well_and_the_interval_reaches_the_better_figure() -> None:
+    found = judged(drafting(step=0.05), target())
+    assert found.word == "disturbed"
+    ratio = speedup(target(), drafting(step=0.05))
+    assert ratio is not None and found.high is not None and found.high > ratio * 1.5
+
+
+def test_a_pass_over_more_tokens_that_is_cheaper_than_one_over_one_token_is_disturbed() -> None:
+    found = judged(drafting("speculative", share=1.0, acceptance=0.6, draft=0.008, wide=0.8), target())
+    assert found.word == "disturbed" and "passes over more tokens took 24 ms" in found.reason
+
+
+def test_more_than_the_tokens_per_round_is_disturbed_however_short_the_run() -> None:
+    rounds = [round_of(i, 0, 0, (0.0, 0.01, 0.0)) for i in range(4)]
+    found = judged(run_of("lookup", rounds), target(noise=0.0))
+    assert (found.word, found.low) == ("disturbed", 1.0)
+    assert found.reason == "1.00 tokens per round do not allow a speedup of 3.02"
+
+
+def on_and_off(start: int, period: int = 60) -> Slowness:
+    return lambda place: 2.5 if (place + start) % period < period // 2 else 1.0
+
+
+@pytest.mark.parametrize("start", range(0, 60, 7))
+def test_a_load_that_comes_and_goes_between_the_runs_is_disturbed(start: int) -> None:
+    run = drafting("speculative", slow=on_and_off(start), share=1.0, acceptance=0.7, draft=0.004)
+    baseline = target(slow=on_and_off(30))
+    quiet_ratio = speedup(target(), drafting("speculative", share=1.0, acceptance=0.7, draft=0.004))
+    ratio = speedup(baseline, run)
+    assert ratio is not None and quiet_ratio is not None
+    found = judged(run, baseline)
+    assert found.word == "disturbed" or abs(ratio / quiet_ratio - 1) < 0.1
+
+
+def test_a_load_that_hits_all_strategies_alike_leaves_the_ratio_steady() -> None:
+    """As with interleaved rounds: what lies at the same place of the text ran at the same time."""
+    run = drafting("lookup", slow=on_and_off(0), noise=0.15)
+    assert judged(run, target(slow=on_and_off(0), noise=0.15)).word == "steady"
+
+
+def test_passes_that_cost_more_the_longer_the_text_are_no_disturbance() -> None:
+    """Without a cache; most rounds without drafts come early there."""
+
+    def growing(place: int) -> float:
+        return (20 + place) / 20
+
+    dice = Random(3)
+    rounds: list[RoundVerified] = []
+    place = 0
+    while place < 128:
+        drafts = GAMMA if dice.random() < place / 128 else 0
+        accepted = dice.randrange(drafts + 1)
+        rounds.append(round_of(len(rounds), accepted, drafts, (0.0, 0.03 * growing(place), 0.0)))
+        place += accepted + 1
+    assert judged(run_of("lookup", rounds), target(slow=growing)).word == "steady"
+    early = run_of("lookup", rounds[:20])
+    ratio = speedup(target(slow=growing), early)
+    assert ratio is not None and ratio < 1.3, "the target's passes at the end of the text are no measure of it"
+    assert judged(early, target(slow=growing)).word == "steady"
+
+
+def test_three_plain_rounds_with_a_hiccup_among_them_are_no_evidence() -> None:
+    run = drafting("speculative", share=1.0, acceptance=0.7, draft=0.004)
+    for number in range(3):
+        run.add(round_of(99, 0, 0, (0.0, 0.03 if number else 0.06, 0.0)))
+    assert judged(run, target(200)).word == "steady"
+
+
+def test_it_cannot_be_told_before_there_are_some_rounds() -> None:
+    assert reliability(RunFigures(), target()) is None
+    assert reliability(drafting(), None) is None
+    assert reliability(drafting(), RunFigures()) is None
+    assert reliability(drafting(tokens=3), target()) is None
+    assert reliability(drafting(), target(3)) is None
+    timeless = run_of("lookup", (round_of(i, 0, 0, (0.0, 0.0, 0.0)) for i in range(40)))
+    assert reliability(timeless, target()) is None and reliability(drafting(), timeless) is None
+
+
+def test_target_is_its_own_measure() -> None:
+    assert reliability(target(), target()) == Reliability("steady", "", 1.0, 1.0)
+
+
+def test_a_drafter_is_not_called_disturbed_for_being_faster_than_its_tokens_allow() -> None:
+    found = judged(drafting("drafter", share=0.0, step=0.003), target())
+    assert found.word == "steady" and found.low is not None and found.low > 8
+
+
+def test_a_long_run_is_told_at_every_repaint() -> None:
+    baseline, run = target(20_000), drafting("speculative", 20_000, share=0.9, acceptance=0.5)
+    begin = perf_counter()
+    for _ in range(10):
+        judged(run, baseline)
+    assert (perf_counter() - begin) / 10 < 0.005
