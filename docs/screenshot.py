@@ -20,7 +20,7 @@ async def take(columns: int, lines: int, path: str) -> None:
         app.prompt_box.text = PROMPT
         await pilot.press("enter")
         await pilot.pause(1.0)
-        while app.running:
+        while app.runs.running:
             await pilot.pause(0.2)
         await pilot.pause(1.0)
         await pilot.press("escape", "tab", "tab", "v")

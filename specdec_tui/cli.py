@@ -195,7 +195,7 @@ def _replay(options: argparse.Namespace) -> int:
         return USAGE_ERROR
     from specdec_tui.session import LocalEngine
     from specdec_tui.tui.app.app import run_app
-    from specdec_tui.tui.app.playback import Replay
+    from specdec_tui.tui.app.recordings import Replay
 
     return run_app(LocalEngine(), settings, choice, replay=Replay(trace, speed))
 

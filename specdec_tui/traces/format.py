@@ -31,6 +31,12 @@ class Trace:
     events: tuple[Event, ...]
 
     @property
+    def strategies(self) -> list[str]:
+        """The strategies that ran, in the order in which they began."""
+        steps = (event for event in self.events if isinstance(event, Step))
+        return list(dict.fromkeys(step.strategy for step in steps if isinstance(step.record, RunStarted)))
+
+    @property
     def texts(self) -> dict[int, str]:
         """The texts of the token ids that occur as alternatives."""
         steps = (event for event in self.events if isinstance(event, Step))

@@ -1,11 +1,10 @@
-"""The full-screen app: what is on the screen, and what each command does."""
+"""The full-screen app: what is on the screen, and which part each command calls."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
@@ -13,35 +12,56 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
+from textual.message import Message
+from textual.notifications import SeverityLevel
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Footer, Static
 
 import specdec_tui
+from specdec_tui.backends.pair import PairInfo, Progress
+from specdec_tui.decoding.records import Event
 from specdec_tui.session import Engine
-from specdec_tui.settings import ModelChoice, SettingError, Settings, config_file, parse_value
-from specdec_tui.tui.app.inspecting_app import BESIDE
-from specdec_tui.tui.app.playback import PlaybackApp, Replay
+from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.traces.format import Trace
+from specdec_tui.tui.app.inspection import Inspection
+from specdec_tui.tui.app.preferences import Preferences
+from specdec_tui.tui.app.racing import Racing
+from specdec_tui.tui.app.recordings import Exported, Recordings, Replay, TraceRead
+from specdec_tui.tui.app.run_line import run_line
+from specdec_tui.tui.app.runs import Run, Runs
+from specdec_tui.tui.app.stage import Stage
+from specdec_tui.tui.app.texts import Texts
 from specdec_tui.tui.app.themes import THEMES, TOKEN_DEFAULTS
-from specdec_tui.tui.commands.config_store import save_settings
-from specdec_tui.tui.commands.header import Header
+from specdec_tui.tui.commands.dialog import Answer, Dialog
+from specdec_tui.tui.commands.header import Header, State, one_row
 from specdec_tui.tui.commands.palette import Palette
 from specdec_tui.tui.commands.palette_rows import Act, Change, Row, rows_for
 from specdec_tui.tui.commands.table import ANYWHERE, APP, VIEWS, bindings
 from specdec_tui.tui.figures.comparison import ComparisonTable
+from specdec_tui.tui.figures.summary import summary
+from specdec_tui.tui.inspector.panel import Inspector
 from specdec_tui.tui.lines.compositor import SparingScreen
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.grid import NARROW, WIDE, PaneGrid
+from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.prompt.box import PromptBox
 from specdec_tui.tui.screens.help import HelpScreen
 from specdec_tui.tui.screens.model_picker import ModelPicker
 from specdec_tui.tui.screens.side_bar import SideBar
-from specdec_tui.tui.terminal.collector import full_collections_on_request
+from specdec_tui.tui.terminal.collector import collect_everything, full_collections_on_request
+from specdec_tui.tui.terminal.key_order import KeysInOrder
 from specdec_tui.tui.terminal.paste import pastes_kept_whole
 from specdec_tui.tui.terminal.terminal import leaving_when_told, log_file, screen_to_ourselves
+from specdec_tui.tui.tokens.cursor_pane import CursorPane
 from specdec_tui.tui.tokens.legend import Legend
 
+BESIDE = 120  # columns from which the inspector stands beside the panes
 SECOND_PRESS_SECONDS = 3.0
-SETTINGS = frozenset(field.name for field in fields(Settings))
+
+
+class EngineReported(Message):
+    """The mailbox of the engine's thread has something in it."""
 
 
 def _stylesheet() -> Path:
@@ -51,8 +71,12 @@ def _stylesheet() -> Path:
     return packaged if packaged.exists() else package.parent / "app.tcss"
 
 
-class SpecdecApp(PlaybackApp, inherit_bindings=False):
-    """Compares strategies live. All work on models happens in an `EngineThread`."""
+class SpecdecApp(KeysInOrder, inherit_bindings=False):
+    """Compares strategies live. All work on models happens in an `EngineThread`.
+
+    The app owns its parts and is the screen they speak of: what they may ask of it stands in the
+    protocol beside each of them.
+    """
 
     CSS_PATH = _stylesheet()
     ENABLE_COMMAND_PALETTE = False
@@ -63,16 +87,23 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
         self, engine: Engine, settings: Settings, choice: ModelChoice, prompt: str = "", replay: Replay | None = None
     ) -> None:
         # Textual's own NO_COLOR filter leaves states told apart by grey levels only.
-        super().__init__(engine, settings, choice, prompt, ansi_color=True if os.environ.get("NO_COLOR") else None)
-        self._replay = replay
+        super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
+        self.preferences = Preferences(self, settings)
+        self.runs = Runs(self, engine, choice, prompt, wake=lambda: self.post_message(EngineReported()))
+        self.recordings = Recordings(self, later=self.runs.engine.call)
+        self.inspection = Inspection(self)
+        self.texts = Texts(self, keep=settings.record)
+        self.grid = PaneGrid(settings.strategies)
+        self.table = ComparisonTable()
+        self.stage = Stage(self.grid, self.table, lambda: self.runs.running or self.racing.race is not None)
+        self.racing = Racing(self, self.stage)
         self.side_bar: SideBar | None = None
+        self._replay = replay
+        self._said = ("", 0.0)
         self._left_for_side_bar: Widget | None = None
         self._pressed_stop = -SECOND_PRESS_SECONDS
 
-    @property
-    def escape_to_minimize(self) -> bool:
-        """Escape closes what is open in a maximised pane first."""
-        return super().escape_to_minimize and not self.query(FindBar)
+    # What is on the screen
 
     def get_default_screen(self) -> SparingScreen:
         return SparingScreen()
@@ -80,12 +111,10 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
     def compose(self) -> ComposeResult:
         self.header = Header()
         self.run_line = Static(id="run-line")
-        self.grid = PaneGrid(self.settings.strategies)
-        self.table = ComparisonTable()
-        self.prompt_box = PromptBox(self.prompt_history)
+        self.body = Horizontal(self.grid, id="body")
+        self.prompt_box = PromptBox(self.texts.prompts)
         yield self.header
         yield self.run_line
-        self.body = Horizontal(self.grid, id="body")
         yield self.body
         yield self.table
         yield Legend()
@@ -101,55 +130,190 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
             self.prompt_box.focus()
             self.load(self.choice)
         else:
-            self.call_after_refresh(self._show_replay, self._replay)
+            self.call_after_refresh(self._open, self._replay)
         # Behind the first painting: importing the model libraries holds the interpreter for a while.
-        self.call_after_refresh(self.engine.start)
+        self.call_after_refresh(self.runs.engine.start)
 
-    def _show_replay(self, replay: Replay) -> None:
-        self.show(replay.trace)
+    def on_unmount(self) -> None:
+        self.runs.engine.close()
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return TOKEN_DEFAULTS
+
+    def _open(self, replay: Replay) -> None:
+        self.recordings.show(replay.trace)
         self.screen.set_focus(None)  # keys are for the panes: no prompt can be run here
         if replay.speed is not None:
             self.action_race(f"{replay.speed:g}")
 
-    # Settings
+    def settle(self) -> None:
+        """Bring header, run line and prompt box in line with what the parts are at."""
+        self.header.state = self._state
+        self.prompt_box.cursor_blink = not self.runs.running  # each blink is a painting
+        self.run_line.display = bool(self.runs.waiting or self.runs.last_prompt)
+        self.show_clock()
+        trace = self.recordings.trace
+        if self.recordings.opened and trace is not None:
+            # What it was made with, not what the next run will be.
+            self.prompt_box.border_subtitle = f"trace: {summary(trace.header.run_settings())}"
+        else:
+            self.prompt_box.border_subtitle = summary(self.settings, self.runs.turns)
 
-    def change(self, values: Mapping[str, Any]) -> None:
-        """Take over valid values; those of the models lead to a load. A run at work keeps its own."""
-        own = {name: value for name, value in values.items() if name in SETTINGS}
-        if own:
-            self.settings = replace(self.settings, **own)
-            self._show_settings(own)
-            try:
-                save_settings(config_file(), own)
-            except SettingError as error:
-                self.say(str(error), "warning")
-        if models := {name: value for name, value in values.items() if name not in SETTINGS}:
-            self._change_models(models)
+    def show_clock(self) -> None:
+        runs = self.runs
+        self.run_line.update(run_line(runs.last_prompt, runs.waiting, self.recordings.opened, self.racing.race))
 
-    def _show_settings(self, changed: Mapping[str, Any]) -> None:
+    @property
+    def _state(self) -> State:
+        state = self.runs.state
+        return "trace" if state == "failed" and self.recordings.opened else state
+
+    # What every part may ask of the screen
+
+    @property
+    def settings(self) -> Settings:
+        return self.preferences.settings
+
+    @property
+    def choice(self) -> ModelChoice:
+        return self.runs.choice
+
+    @property
+    def current_pane(self) -> StrategyPane:
+        return self.grid.current
+
+    @property
+    def all_panes(self) -> Iterable[StrategyPane]:
+        return self.grid.panes.values()
+
+    @property
+    def dialog_is_open(self) -> bool:
+        return len(self.screen_stack) > 1
+
+    def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
+        """A toast, once while it is up. The text may come from anyone, so it is never read as markup."""
+        if text == self._said[0] and monotonic() < self._said[1]:
+            return
+        self._said = (text, monotonic() + timeout)
+        self.notify(one_row(text), severity=severity, timeout=timeout, markup=False)
+
+    def ask(self, dialog: Dialog[Answer], answered: Callable[[Answer], None]) -> None:
+        def closed(answer: Answer | None) -> None:
+            if answer is not None:
+                answered(answer)
+
+        self.push_screen(dialog, closed)
+
+    def every(self, seconds: float, call: Callable[[], None]) -> Timer:
+        return self.set_interval(seconds, call)
+
+    def minimise(self) -> None:
+        self.screen.minimize()
+
+    # What runs ask
+
+    def show_progress(self, progress: Progress | None) -> None:
+        self.header.progress = progress
+
+    def pair_loaded(self, pair: PairInfo) -> None:
+        self.header.pair = pair
+        self.recordings.learn_environment()
+
+    def run_begins(self, prompt: str) -> None:
+        self.racing.stop()
+        self.recordings.close()
+        self.prompt_box.remember(prompt)
+        self.stage.begin(self.settings)
+
+    def run_goes_on(self, batch: Sequence[Event]) -> None:
+        self.stage.go_on(batch)
+
+    def run_breaks(self, error: str) -> Sequence[Event]:
+        return self.grid.abandon(error)
+
+    def run_ended(self, run: Run) -> None:
+        self.recordings.keep(run, self.runs.pair)
+        self.grid.show_only(self.settings.strategies)
+        self.call_after_refresh(collect_everything)
+
+    def give_back(self, prompt: str) -> None:
+        self.prompt_box.give_back(prompt)
+
+    # What the other parts ask
+
+    def show_trace(self, trace: Trace, race: bool) -> None:
+        self.racing.stop()
+        if self.runs.pair is None:
+            self.header.pair = trace.header.pair()
+        self.runs.last_prompt = trace.header.prompt
+        self.stage.show_whole(trace)
+        self.grid.show_start()
+        self.settle()
+        if race:
+            self.action_race()
+
+    def photograph(self) -> str:
+        return "" if self.dialog_is_open else self.export_screenshot(title="specdec-tui")
+
+    def take_up(self, prompt: str) -> None:
+        self.prompt_box.take_up(prompt)
+        self.prompt_box.focus()
+
+    def open_panel(self, beside: StrategyPane) -> Inspector:
+        panel = Inspector()
+        self.table.display = self.table.display and self.size.width >= BESIDE
+        self.body.mount(panel)
+        self.call_after_refresh(self.grid.scroll_to_widget, beside, animate=False)
+        return panel
+
+    def load(self, choice: ModelChoice) -> None:
+        self.runs.load(choice)
+
+    def pick_models(self, choice: ModelChoice) -> None:
+        self.ask(ModelPicker(choice), self.load)
+
+    def show_settings(self, changed: Mapping[str, Any]) -> None:
         if self.side_bar is not None:
             self.side_bar.show(self.settings)
         if "theme" in changed:
             self.theme = self.settings.theme
-        self.prompt_history.keep = self.settings.record
-        if "strategies" in changed and not self.running:
-            self.grid.show_only(self.settings.strategies)
-        elif self.running:
+        self.texts.prompts.keep = self.settings.record
+        if self.runs.running:
             self.say("Applies to the next run")
-        self.prepare()
-        self._settle()
+        elif "strategies" in changed:
+            self.grid.show_only(self.settings.strategies)
+        self.runs.prepare()
+        self.settle()
 
-    def _change_models(self, values: Mapping[str, Any]) -> None:
-        if "preset" in values:
-            self.load(ModelChoice(device=self.choice.device, dtype=self.choice.dtype, **values))
-        elif "target" in values or "drafter" in values:
-            # One load for both: the other half can be chosen before loading.
-            self._open_picker(replace(self.choice, **values))
-        else:
-            self.load(replace(self.choice, **values))
+    # Messages: each goes to the part it concerns
+
+    def on_engine_reported(self) -> None:
+        """Take what has gathered, and come back for more after a while: one batch per painting."""
+        if self.is_running and (pause := self.runs.take()) is not None:  # else the widgets are being taken down
+            self.set_timer(pause, self.on_engine_reported)
+
+    def on_trace_read(self, message: TraceRead) -> None:
+        if self.is_running:
+            self.recordings.read(message, self.runs.running)
+
+    def on_exported(self, message: Exported) -> None:
+        self.recordings.exported(message)
+
+    def on_prompt_box_submitted(self, message: PromptBox.Submitted) -> None:
+        self.runs.submit(message.text, self.prompt_box.accept)
+
+    def on_prompt_box_earlier_wanted(self, message: PromptBox.EarlierWanted) -> None:
+        self.texts.earlier_prompts()
+
+    def on_cursor_pane_pointed(self, message: CursorPane.Pointed) -> None:
+        assert isinstance(message.pane, StrategyPane)
+        self.inspection.pointed(message.pane)
+
+    def on_cursor_pane_turned(self, message: CursorPane.Turned) -> None:
+        self.inspection.turn(message.by)
 
     def on_side_bar_changed(self, message: SideBar.Changed) -> None:
-        self.change(message.values)
+        self.preferences.change(message.values)
 
     def on_side_bar_refused(self, message: SideBar.Refused) -> None:
         self.say(message.reason, "error")
@@ -162,24 +326,55 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
     def action_submit(self) -> None:
         self.prompt_box.action_submit()
 
-    def action_focus_prompt(self) -> None:
-        self.screen.minimize()
-        self.prompt_box.focus()
+    def action_run_again(self) -> None:
+        self.runs.run_again()
+
+    def action_new_chat(self) -> None:
+        self.runs.new_chat()
+        self.say("New chat: the conversation so far is forgotten")
 
     def action_toggle_strategy(self, name: str) -> None:
-        now = set(self.settings.strategies) ^ {name}
-        if not now:
-            self.say("At least one strategy stays on", "warning")
-            return
-        self.change({"strategies": parse_value("strategies", ",".join(now))})
+        self.preferences.toggle_strategy(name)
 
-    def action_run_again(self) -> None:
-        if not self.last_prompt:
-            self.say("Nothing has run yet: type a prompt first")
-        elif self.waiting:
-            self.say("One prompt is waiting already")
-        elif not self.lacks_models():
-            self.run_or_wait(self.last_prompt, again=True)
+    def action_change_gamma(self, step: int) -> None:
+        self.preferences.change_gamma(step)
+
+    def action_models(self) -> None:
+        self.pick_models(self.choice)
+
+    def action_inspect(self) -> None:
+        self.inspection.toggle()
+
+    def action_copy(self) -> None:
+        self.texts.copy()
+
+    def action_find(self) -> None:
+        self.texts.find()
+
+    def action_earlier_prompts(self) -> None:
+        self.texts.earlier_prompts()
+
+    def action_open_trace(self, name: str = "") -> None:
+        self.recordings.open_named(name)
+
+    def action_history(self) -> None:
+        self.recordings.history()
+
+    def action_export(self, words: str = "") -> None:
+        self.recordings.export(words, self.runs.running)
+
+    def action_race(self, speed: str = "") -> None:
+        if self.runs.running:
+            self.say("The race replays a finished run: this one is still at work")
+        else:
+            self.racing.toggle(self.recordings.trace, speed)
+
+    def action_race_speed(self, step: int) -> None:
+        self.racing.change_speed(step)
+
+    def action_focus_prompt(self) -> None:
+        self.minimise()
+        self.prompt_box.focus()
 
     def action_cycle_view(self, view: str = "") -> None:
         """The next view or a named one; in the focused pane alone, or in all when none has the focus."""
@@ -194,27 +389,8 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
                 pane.cycle_view()
 
     def action_toggle_table(self) -> None:
-        if not self.grid.results:
+        if not self.stage.toggle_table():
             self.say("The table compares strategies after a run")
-            return
-        self.table.show(self.finished_rows)
-        self.table.display = not self.table.display
-
-    def action_change_gamma(self, step: int) -> None:
-        try:
-            self.change({"gamma": parse_value("gamma", str(self.settings.gamma + step))})
-        except SettingError as error:
-            self.say(str(error), "warning")
-
-    def action_models(self) -> None:
-        self._open_picker(self.choice)
-
-    def _open_picker(self, choice: ModelChoice) -> None:
-        def picked(answer: ModelChoice | None) -> None:
-            if answer is not None:
-                self.load(answer)
-
-        self.push_screen(ModelPicker(choice), picked)
 
     def action_toggle_side_bar(self) -> None:
         if self.side_bar is None:
@@ -231,32 +407,33 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
 
     def action_toggle_maximise(self) -> None:
         if self.screen.maximized is not None:
-            self.screen.minimize()
+            self.minimise()
         else:
             pane = self.grid.current
             pane.focus()
             self.screen.maximize(pane, container=False)
 
+    @property
+    def escape_to_minimize(self) -> bool:
+        """Escape closes what is open in a maximised pane first."""
+        return super().escape_to_minimize and not self.query(FindBar)
+
     def action_commands(self) -> None:
-        def chosen(row: Row | None) -> None:
+        def chosen(row: Row) -> None:
             match row:
                 case Row(does=Change(values=values)):
-                    self.change(values)
+                    self.preferences.change(values)
                 case Row(does=Act(action=action)):
                     self.call_later(self.run_action, action)
 
-        if len(self.screen_stack) == 1:
-            self.push_screen(Palette(lambda text: rows_for(text, self.settings, self.choice)), chosen)
+        if not self.dialog_is_open:
+            self.ask(Palette(lambda text: rows_for(text, self.settings, self.choice)), chosen)
 
     def action_help(self) -> None:
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss(None)
-        elif len(self.screen_stack) == 1:
+        elif not self.dialog_is_open:
             self.push_screen(HelpScreen())
-
-    def action_new_chat(self) -> None:
-        self.new_chat()
-        self.say("New chat: the conversation so far is forgotten")
 
     def action_stop_or_quit(self) -> None:
         """First press: stop the run and keep its text, take back a waiting prompt. Pressed again soon: quit."""
@@ -265,11 +442,11 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
             self.exit(0)
             return
         self._pressed_stop = now
-        if self.running:
-            self.stop()
+        if self.runs.running:
+            self.runs.stop()
             self.say("Stopping; ctrl+c again quits")
-        elif self.waiting:
-            self.stop()
+        elif self.runs.waiting:
+            self.runs.stop()
             self.say("The prompt is back in the box; ctrl+c again quits")
         else:
             self.say("ctrl+c again quits")
@@ -277,8 +454,12 @@ class SpecdecApp(PlaybackApp, inherit_bindings=False):
     async def action_quit(self) -> None:
         self.exit(0)
 
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return TOKEN_DEFAULTS
+    def keep_unfinished(self) -> None:
+        """The app is left: nothing that is not finished or not sent is lost."""
+        if self.runs.running and self.runs.run is not None:
+            self.recordings.keep_unfinished(self.runs.run, self.runs.pair)
+        if hasattr(self, "prompt_box"):  # it may not have got so far
+            self.texts.keep_unsent(self.prompt_box.text)
 
 
 def run_app(
@@ -295,8 +476,8 @@ def run_app(
             app.run()
         status = app.return_code or 0
         app.keep_unfinished()
-    app.engine.close()
-    if not app.engine.join(timeout=1.0):
+    app.runs.engine.close()
+    if not app.runs.engine.join(timeout=1.0):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

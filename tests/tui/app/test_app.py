@@ -22,8 +22,8 @@ SIZE = (120, 40)
 
 
 async def finished(pilot: Pilot[int], runs: int = 1) -> None:
-    engine: ScriptedEngine = pilot.app.engine._engine
-    await until(pilot, lambda: len(engine.runs) == runs and not pilot.app.running, "run finished")
+    engine: ScriptedEngine = pilot.app.runs.engine._engine
+    await until(pilot, lambda: len(engine.runs) == runs and not pilot.app.runs.running, "run finished")
 
 
 async def test_the_screen_is_usable_at_once_while_the_models_load_with_visible_progress() -> None:
@@ -66,7 +66,7 @@ async def test_a_prompt_entered_while_loading_waits_and_runs_when_ready() -> Non
     app = make_app(engine)
     async with app.run_test(size=SIZE) as pilot:
         await ask(pilot, "early")
-        assert app.waiting == "early"
+        assert app.runs.waiting == "early"
         assert "early" in str(app.run_line.render())
         await ask(pilot, "second")
         assert app.prompt_box.text == "second"
@@ -117,7 +117,7 @@ async def test_ctrl_c_stops_within_a_round_and_keeps_the_text_and_another_prompt
         await until(pilot, lambda: target.plain_text == text_of(6))
         assert app.header.state == "running"
         await pilot.press("ctrl+c")
-        await until(pilot, lambda: not app.running)
+        await until(pilot, lambda: not app.runs.running)
         assert app.header.state == "ready"
         assert target.plain_text == text_of(6)
         assert not app.table.display
@@ -159,9 +159,9 @@ async def test_leaving_does_not_wait_for_the_engine(moment: str) -> None:
         await pilot.press("ctrl+q")
         await until(pilot, lambda: not app.is_running)
     if moment == "run":
-        assert app.engine.join(10)
+        assert app.runs.engine.join(10)
     engine.load_gate.set()
-    assert app.engine.join(10)
+    assert app.runs.engine.join(10)
 
 
 async def test_an_engine_that_fails_leaves_the_app_ready_with_the_reason_in_the_panes() -> None:
@@ -204,7 +204,7 @@ async def test_the_previous_pair_is_shown_until_the_new_one_is_ready() -> None:
         assert app.header.state == "loading"
         assert app.header.pair == info()
         await ask(pilot, "for the new pair")
-        assert app.waiting == "for the new pair"
+        assert app.runs.waiting == "for the new pair"
         engine.load_gate.set()
         await finished(pilot)
         assert "new/[b]model + new/drafter" in str(app.header.render())
@@ -246,9 +246,9 @@ async def test_a_run_may_end_while_the_app_closes(monkeypatch: pytest.MonkeyPatc
     app = make_app(engine, prompt="hello")
     held: list[Report] = []
     async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: app.running)
-        drain = app.engine.drain
-        monkeypatch.setattr(app.engine, "drain", list)
+        await until(pilot, lambda: app.runs.running)
+        drain = app.runs.engine.drain
+        monkeypatch.setattr(app.runs.engine, "drain", list)
         engine.step(1000)
 
         def over() -> bool:
@@ -256,16 +256,16 @@ async def test_a_run_may_end_while_the_app_closes(monkeypatch: pytest.MonkeyPatc
             return any(isinstance(report.item, Finished) for report in held)
 
         await until(pilot, over)
-    monkeypatch.setattr(app.engine, "drain", lambda: held)
+    monkeypatch.setattr(app.runs.engine, "drain", lambda: held)
     app.on_engine_reported()
-    assert app.running  # the panes and the table no longer have styles: nothing was shown
+    assert app.runs.running  # the panes and the table no longer have styles: nothing was shown
 
 
 async def test_a_change_during_a_run_applies_to_the_next() -> None:
     engine = ScriptedEngine(gated=True)
     app = make_app(engine, prompt="hello")
     async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: app.running)
+        await until(pilot, lambda: app.runs.running)
         await pilot.press("escape", "plus", "5")
         assert app.grid.panes["lookup"].display
         engine.step(1000)
@@ -293,12 +293,12 @@ async def test_gamma_keys_stop_at_the_ends_of_the_range() -> None:
 async def test_reports_of_another_run_are_dropped() -> None:
     app = make_app(ScriptedEngine(gated=True), prompt="hello")
     async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: app.running)
+        await until(pilot, lambda: app.runs.running)
         stale = [*ScriptedEngine().run("old", app.settings, lambda: False)]
         for event in stale:
-            app.engine._report(99, event)
+            app.runs.engine._report(99, event)
         await pilot.pause(0.2)
-        assert app.running
+        assert app.runs.running
         assert app.grid.panes["lookup"].plain_text == ""
 
 
@@ -342,8 +342,7 @@ async def test_new_chat_is_told_to_the_engine() -> None:
         await finished(pilot)
         assert "turn 2" in str(app.prompt_box.border_subtitle)
         await pilot.press("escape", "n")
-        await until(pilot, lambda: engine.chats == 1)
-        assert "turn" not in str(app.prompt_box.border_subtitle)
+        await until(pilot, lambda: engine.chats == 1 and "turn" not in str(app.prompt_box.border_subtitle))
 
 
 async def test_help_lists_every_key_and_closes_again() -> None:
@@ -372,7 +371,7 @@ async def test_a_run_goes_on_behind_a_dialog() -> None:
     engine = ScriptedEngine(gated=True)
     app = make_app(engine, prompt="hello")
     async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: app.running)
+        await until(pilot, lambda: app.runs.running)
         await pilot.press("f1")
         engine.step(1000)
         await finished(pilot)
@@ -410,7 +409,7 @@ async def test_resizing_while_tokens_stream_loses_none() -> None:
     engine = ScriptedEngine(gated=True)
     app = make_app(engine, prompt="hello", max_new_tokens=60)
     async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: app.running)
+        await until(pilot, lambda: app.runs.running)
         for width, height in ((1, 1), (80, 24), (300, 100), (33, 9), (200, 60), (10, 3), (120, 40)):
             await pilot.resize_terminal(width, height)
             engine.step(12)
@@ -433,7 +432,7 @@ async def test_ctrl_c_right_behind_enter_stops_the_run() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         burst(app, *"sea", "enter", "ctrl+c")
-        await until(pilot, lambda: app.last_prompt == "sea" and not app.running)
+        await until(pilot, lambda: app.runs.last_prompt == "sea" and not app.runs.running)
         assert app.is_running and any("Stopping" in toast for toast in toasts(app))
 
 
@@ -461,10 +460,10 @@ async def test_ctrl_c_takes_back_a_prompt_that_waits_for_the_models() -> None:
     app = make_app(engine)
     async with app.run_test(size=SIZE) as pilot:
         await ask(pilot, "early")
-        assert app.waiting == "early"
+        assert app.runs.waiting == "early"
         await pilot.press("ctrl+c")
         await until(pilot, lambda: app.prompt_box.text == "early")
-        assert app.waiting == "" and app.is_running
+        assert app.runs.waiting == "" and app.is_running
         engine.load_gate.set()
         await ready(pilot)
         assert engine.runs == []
@@ -474,10 +473,10 @@ async def test_a_new_chat_asked_for_during_a_run_begins_at_the_first_turn() -> N
     engine = ScriptedEngine(gated=True)
     app = make_app(engine, prompt="hello")
     async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: app.running)
+        await until(pilot, lambda: app.runs.running)
         await pilot.press("escape", "n")
         engine.step(1000)
-        await until(pilot, lambda: engine.chats == 1 and not app.running)
+        await until(pilot, lambda: engine.chats == 1 and not app.runs.running)
         await until(pilot, lambda: "turn" not in str(app.prompt_box.border_subtitle))
 
 
@@ -486,7 +485,7 @@ async def test_a_toast_that_is_still_up_is_not_repeated() -> None:
     async with app.run_test(size=(40, 12)) as pilot:
         await ready(pilot)
         await ask(pilot, "go")
-        await until(pilot, lambda: app.running)
+        await until(pilot, lambda: app.runs.running)
         await pilot.press("escape", "plus", "plus", "plus")
         await until(pilot, lambda: app.settings.gamma == 7)
         assert toasts(app).count("Applies to the next run") == 1

@@ -138,7 +138,7 @@ async def test_an_ended_run_is_copied_without_special_tokens() -> None:
 async def after_a_run(app: SpecdecApp, pilot: Pilot[int]) -> StrategyPane:
     await ready(pilot)
     await ask(pilot, "why blue")
-    await until(pilot, lambda: not app.running and app.grid.panes["lookup"].plain_text)
+    await until(pilot, lambda: not app.runs.running and app.grid.panes["lookup"].plain_text)
     await pilot.press("escape")
     pane = app.grid.panes["speculative"]
     pane.focus()

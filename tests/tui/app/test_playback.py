@@ -19,7 +19,7 @@ from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.files import read_trace
 from specdec_tui.traces.format import Trace, new_header
 from specdec_tui.tui.app.app import SpecdecApp
-from specdec_tui.tui.app.playback import Replay
+from specdec_tui.tui.app.recordings import Replay
 from specdec_tui.tui.screens.compare import CompareScreen
 from specdec_tui.tui.screens.export import ExportScreen
 from specdec_tui.tui.screens.history import HistoryScreen
@@ -36,14 +36,14 @@ def figures_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 async def one_run(pilot: Pilot[int], prompt: str = "why blue") -> None:
     app = pilot.app
     await ready(pilot)
-    before = len(app.engine._engine.runs)
+    before = len(app.runs.engine._engine.runs)
     await ask(pilot, prompt)
-    await until(pilot, lambda: len(app.engine._engine.runs) > before and not app.running, "run finished")
+    await until(pilot, lambda: len(app.runs.engine._engine.runs) > before and not app.runs.running, "run finished")
     await pilot.press("escape")
 
 
 async def kept(pilot: Pilot[int], count: int = 1) -> list[Path]:
-    store = pilot.app.store
+    store = pilot.app.recordings.store
     await until(pilot, lambda: len(store.entries()) >= count, "kept")
     return [entry.path for entry in store.entries()]
 
@@ -71,14 +71,14 @@ async def test_every_run_is_kept_and_its_trace_shows_the_same_panes() -> None:
         live, table = shown(app), [app.table.get_row_at(row) for row in range(app.table.row_count)]
     replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(read_trace(path)))
     async with replayed.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: replayed.trace is not None)
+        await until(pilot, lambda: replayed.recordings.trace is not None)
         await pilot.pause(0.2)
         assert shown(replayed) == live
         assert [replayed.table.get_row_at(row) for row in range(replayed.table.row_count)] == table
         assert replayed.header.state == "trace"
         assert "scripted-target" in str(replayed.header.render())
         assert "why blue" in str(replayed.run_line.render()) and "trace" in str(replayed.run_line.render())
-        assert replayed.engine._engine.loads == []
+        assert replayed.runs.engine._engine.loads == []
 
 
 async def test_with_recording_off_nothing_is_written_but_the_run_can_be_raced() -> None:
@@ -86,9 +86,9 @@ async def test_with_recording_off_nothing_is_written_but_the_run_can_be_raced() 
     async with app.run_test(size=SIZE) as pilot:
         await one_run(pilot)
         await pilot.pause(0.2)
-        assert app.store.entries() == [] and app.trace is not None
+        assert app.recordings.store.entries() == [] and app.recordings.trace is not None
         await pilot.press("R")
-        assert app.race is not None
+        assert app.racing.race is not None
 
 
 async def test_a_race_ends_where_the_run_ended_and_can_be_stopped_and_its_speed_changed() -> None:
@@ -98,17 +98,17 @@ async def test_a_race_ends_where_the_run_ended_and_can_be_stopped_and_its_speed_
         await pilot.pause(0.2)
         before = shown(app)
         await pilot.press("R")
-        assert app.race is not None and app.race.speed == 1
+        assert app.racing.race is not None and app.racing.race.speed == 1
         await until(pilot, lambda: app.grid.panes["target"].figures.rounds > 0)
         assert "race 1×" in str(app.run_line.render())
         await pilot.press("comma")
-        assert app.race.speed == 0.5
+        assert app.racing.race.speed == 0.5
         await pilot.press("R")
-        assert app.race is None
+        assert app.racing.race is None
         await pilot.pause(0.2)
         assert shown(app) == before
         app.action_race("100")
-        await until(pilot, lambda: app.race is None, "the race is over")
+        await until(pilot, lambda: app.racing.race is None, "the race is over")
         await pilot.pause(0.2)
         assert shown(app) == before
         app.action_race("nonsense")
@@ -122,7 +122,11 @@ async def test_a_new_prompt_ends_a_race_and_runs() -> None:
         await one_run(pilot)
         app.action_race("0.05")
         await one_run(pilot, "next")
-        assert app.race is None and app.trace is not None and app.trace.header.prompt == "next"
+        assert (
+            app.racing.race is None
+            and app.recordings.trace is not None
+            and app.recordings.trace.header.prompt == "next"
+        )
 
 
 async def test_before_any_run_race_and_export_say_what_is_missing() -> None:
@@ -139,7 +143,7 @@ async def test_the_history_lists_opens_compares_and_deletes() -> None:
     app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await one_run(pilot, "first prompt")
-        app.change({"gamma": 2})
+        app.preferences.change({"gamma": 2})
         await one_run(pilot, "second prompt")
         await kept(pilot, 2)
         await pilot.press("h")
@@ -157,22 +161,24 @@ async def test_the_history_lists_opens_compares_and_deletes() -> None:
         await pilot.press("escape")
         await pilot.press("home", "space", "space")  # unmark both
         await pilot.press("end", "enter")
-        await until(pilot, lambda: app.trace is not None and app.trace.header.prompt == "first prompt")
+        await until(
+            pilot, lambda: app.recordings.trace is not None and app.recordings.trace.header.prompt == "first prompt"
+        )
         assert "first prompt" in str(app.run_line.render())
         await pilot.press("h")
         await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 2)
         await pilot.press("home", "d")
-        assert len(app.store.entries()) == 2
+        assert len(app.recordings.store.entries()) == 2
         await pilot.press("d")
-        assert [entry.header.prompt for entry in app.store.entries() if entry.header] == ["first prompt"]
+        assert [entry.header.prompt for entry in app.recordings.store.entries() if entry.header] == ["first prompt"]
         await pilot.press("escape")
         assert len(app.screen_stack) == 1
 
 
 async def test_a_damaged_trace_is_listed_with_its_fault_and_never_opened() -> None:
     app = make_app()
-    app.store.folder.mkdir(parents=True)
-    (app.store.folder / "2026-01-01T00-00-00-broken.jsonl").write_text('{"specdec_tui_trace": 99}\n')
+    app.recordings.store.folder.mkdir(parents=True)
+    (app.recordings.store.folder / "2026-01-01T00-00-00-broken.jsonl").write_text('{"specdec_tui_trace": 99}\n')
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         await pilot.press("escape", "h")
@@ -222,17 +228,17 @@ async def test_in_a_replay_nothing_runs_and_it_is_said_why(tmp_path: Path) -> No
     trace = read_trace(path)
     racing = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(trace, 0.05))
     async with racing.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: racing.race is not None and racing.race.speed == 0.05)
+        await until(pilot, lambda: racing.racing.race is not None and racing.racing.race.speed == 0.05)
     replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(trace))
     async with replayed.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: replayed.trace is not None)
+        await until(pilot, lambda: replayed.recordings.trace is not None)
         await pilot.press("v")
         assert {pane.view for pane in replayed.grid.shown} == {"rounds"}  # keys are for all panes, not for the prompt
         await ask(pilot, "hello")
-        assert replayed.prompt_box.text == "hello" and not replayed.running
+        assert replayed.prompt_box.text == "hello" and not replayed.runs.running
         await pilot.press("escape", "r")
         await until(pilot, lambda: "No models are loaded" in replayed._said[0])
-        assert not replayed.waiting
+        assert not replayed.runs.waiting
 
 
 async def test_a_run_under_way_when_the_app_is_left_is_kept() -> None:
@@ -247,7 +253,7 @@ async def test_a_run_under_way_when_the_app_is_left_is_kept() -> None:
         (path,) = await kept(pilot)
         assert read_trace(path).header.strategies["target"]["rounds"] == 5
         engine.step(10_000)
-        await until(pilot, lambda: not app.running)
+        await until(pilot, lambda: not app.runs.running)
 
 
 async def test_a_text_not_sent_when_the_app_is_left_is_an_earlier_prompt_next_time(tmp_path: Path) -> None:
@@ -262,7 +268,7 @@ async def test_a_text_not_sent_when_the_app_is_left_is_an_earlier_prompt_next_ti
         await ready(pilot)
         await pilot.press("up")
         assert following.prompt_box.text == "half a thou"
-        assert following.prompt_history.entries == ["half a thou"]
+        assert following.texts.prompts.entries == ["half a thou"]
 
 
 async def test_leaving_is_quiet_where_an_unsent_text_cannot_be_kept(tmp_path: Path) -> None:
@@ -285,19 +291,19 @@ async def test_a_run_that_broke_off_says_so_and_has_its_figures_everywhere(tmp_p
     whole = read_trace(path)
     cut = Trace(new_header(whole.header.prompt, whole.events[: ended - 2]), whole.events[: ended - 2])
     path.unlink()
-    app.store.save(cut)
+    app.recordings.store.save(cut)
     replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(cut))
     async with replayed.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: replayed.trace is not None)
+        await until(pilot, lambda: replayed.recordings.trace is not None)
         pane = replayed.grid.panes["lookup"]
         for _ in ("opened", "raced"):
             assert "not ended" in str(pane._status_line.render())
             assert "not ended" not in str(replayed.grid.panes["target"]._status_line.render())
             assert not replayed.table.display
             replayed.action_race("0.05")
-            assert all(figures.rounds == 0 for _, figures, _ in replayed.finished_rows)
+            assert all(figures.rounds == 0 for _, figures, _ in replayed.stage.rows)
             replayed.action_race("100")
-            await until(pilot, lambda: replayed.race is None, "the race is over")
+            await until(pilot, lambda: replayed.racing.race is None, "the race is over")
         await pilot.press("escape", "t")
         row = replayed.table.get_row_at(3)
         assert str(row[1]) == f"{pane.figures.decode_tokens_per_second:.1f}" and str(row[-2]) == "0.21"
@@ -319,15 +325,15 @@ async def test_a_replay_needs_neither_torch_nor_a_model(tmp_path: Path) -> None:
         "from specdec_tui.settings import ModelChoice, Settings\n"
         "from specdec_tui.traces.files import read_trace\n"
         "from specdec_tui.tui.app.app import SpecdecApp\n"
-        "from specdec_tui.tui.app.playback import Replay\n"
+        "from specdec_tui.tui.app.recordings import Replay\n"
         "async def main():\n"
         "    replay = Replay(read_trace(Path(sys.argv[1])))\n"
         "    app = SpecdecApp(LocalEngine(), Settings(), ModelChoice(), replay=replay)\n"
         "    async with app.run_test(size=(120, 40)) as pilot:\n"
-        "        while app.trace is None:\n"
+        "        while app.recordings.trace is None:\n"
         "            await pilot.pause(0.05)\n"
         "        await pilot.press('v', 'v', 'v', 'i', 'escape', 'R')\n"
-        "        while app.race is not None:\n"
+        "        while app.racing.race is not None:\n"
         "            await pilot.pause(0.05)\n"
         "        print(app.grid.panes['target'].plain_text)\n"
         "asyncio.run(main())\n"
@@ -381,7 +387,7 @@ async def test_a_trace_without_a_known_strategy_says_so_and_the_app_stays_usable
         await until(pilot, lambda: any("no strategy that this version knows" in text for text in toasts(replayed)))
         assert replayed.header.state == "trace"
         await pilot.press("escape", "R", "i", "e", "v")
-        assert replayed.trace is None
+        assert replayed.recordings.trace is None
 
 
 async def test_the_header_of_a_trace_need_not_list_its_strategies(tmp_path: Path) -> None:
@@ -393,7 +399,7 @@ async def test_the_header_of_a_trace_need_not_list_its_strategies(tmp_path: Path
     bare = Trace(replace(trace.header, strategies={}), trace.events)
     replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(bare))
     async with replayed.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: replayed.trace is not None)
+        await until(pilot, lambda: replayed.recordings.trace is not None)
         assert replayed.grid.panes["target"].plain_text == app.grid.panes["target"].plain_text
         assert "trace: γ 4" in str(replayed.prompt_box.border_subtitle)
 
@@ -410,7 +416,7 @@ async def test_a_table_opened_during_a_run_compares_finished_strategies_alone() 
         assert [str(cell) for cell in app.table.get_row_at(1)][1] == "–"
         assert [str(cell) for cell in app.table.get_row_at(0)][1] != "–"
         engine.step(10_000)
-        await until(pilot, lambda: not app.running)
+        await until(pilot, lambda: not app.runs.running)
         assert [str(cell) for cell in app.table.get_row_at(1)][1] != "–"
 
 
@@ -421,5 +427,5 @@ async def test_a_race_leaves_a_hidden_table_hidden() -> None:
         await pilot.press("t")
         assert not app.table.display
         app.action_race("100")
-        await until(pilot, lambda: app.race is None)
+        await until(pilot, lambda: app.racing.race is None)
         assert not app.table.display

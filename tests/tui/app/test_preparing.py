@@ -32,9 +32,9 @@ async def test_a_prompt_does_not_wait_for_all_that_is_made_ahead() -> None:
         await until(pilot, lambda: engine.prepared)
         await ready(pilot)
         await ask(pilot, "hi")
-        await until(pilot, lambda: app.running)
+        await until(pilot, lambda: app.runs.running)
         engine.capture()
-        await until(pilot, lambda: not app.running)
+        await until(pilot, lambda: not app.runs.running)
         assert len(engine.runs) == 1
         await until(pilot, lambda: len(engine.prepared) == 2)  # goes on behind the run
         engine.capture(3)
@@ -46,7 +46,7 @@ async def test_a_change_of_settings_and_a_new_chat_are_prepared_for() -> None:
     app = make_app(engine)
     async with app.run_test() as pilot:
         await ready(pilot)
-        app.change({"gamma": 7})
+        app.preferences.change({"gamma": 7})
         await until(pilot, lambda: engine.prepared and engine.prepared[-1].gamma == 7)
         count = len(engine.prepared)
         app.action_new_chat()
@@ -72,5 +72,5 @@ async def test_a_waiting_prompt_runs_before_anything_is_made_ahead() -> None:
     async with app.run_test() as pilot:
         await until(pilot, lambda: engine.runs)
         assert not engine.prepared or engine.prepared == [app.settings]
-        await until(pilot, lambda: not app.running and engine.prepared)
+        await until(pilot, lambda: not app.runs.running and engine.prepared)
         engine.capture(3)

@@ -18,7 +18,7 @@ async def after_a_run(pilot: Pilot[int], app: SpecdecApp) -> StrategyPane:
     """The speculative pane with the focus, its run over."""
     await ready(pilot)
     await ask(pilot, "why")
-    await until(pilot, lambda: app.table.row_count == 4 and not app.running, "run finished")
+    await until(pilot, lambda: app.table.row_count == 4 and not app.runs.running, "run finished")
     pane = app.grid.panes["speculative"]
     pane.focus(scroll_visible=False)
     await pilot.pause()
@@ -26,8 +26,8 @@ async def after_a_run(pilot: Pilot[int], app: SpecdecApp) -> StrategyPane:
 
 
 def told(app: SpecdecApp) -> str:
-    assert app.inspector is not None
-    return str(app.inspector._body.render())
+    assert app.inspection.panel is not None
+    return str(app.inspection.panel._body.render())
 
 
 def marked(pane: StrategyPane) -> list[str]:
@@ -43,10 +43,10 @@ async def test_i_opens_the_inspector_at_the_last_token_and_i_or_escape_closes_it
         pane = await after_a_run(pilot, app)
         for close in ("i", "escape"):
             await pilot.press("i")
-            await until(pilot, lambda: app.inspector is not None and "token 24" in told(app), "opened")
+            await until(pilot, lambda: app.inspection.panel is not None and "token 24" in told(app), "opened")
             assert "".join(marked(pane)).strip() == text_of(24).split()[-1]
             await pilot.press(close)
-            await until(pilot, lambda: app.inspector is None, "closed")
+            await until(pilot, lambda: app.inspection.panel is None, "closed")
             assert not "".join(marked(pane))
         assert app.focused is pane
 
@@ -106,7 +106,7 @@ async def test_a_click_on_a_token_selects_it_and_opens_the_inspector(view: str) 
         assert shown is not None
         row, column = next((y, line.index("until")) for y, line in enumerate(painted(shown)) if "until" in line)
         await pilot.click(shown, offset=(column + 1, row))
-        await until(pilot, lambda: app.inspector is not None and "until" in told(app), "selected")
+        await until(pilot, lambda: app.inspection.panel is not None and "until" in told(app), "selected")
         assert "".join(marked(pane)).strip(" ·✓+↻›") == "until"
         await pilot.click(shown, offset=(shown.size.width - 2, shown.size.height - 1))
         assert pane.inspecting
@@ -132,10 +132,10 @@ async def test_pane_and_inspector_are_both_readable_at_every_size(size: tuple[in
     async with app.run_test(size=size) as pilot:
         pane = await after_a_run(pilot, app)
         await pilot.press("i")
-        await until(pilot, lambda: app.inspector is not None and app.inspector.size.width > 0, "laid out")
+        await until(pilot, lambda: app.inspection.panel is not None and app.inspection.panel.size.width > 0, "laid out")
         grid = app.grid
         await until(pilot, lambda: pane.region.intersection(grid.region).height >= 7, "the pane is in sight")
-        box = app.inspector.region
+        box = app.inspection.panel.region
         assert not box.overlaps(grid.region)
         assert (box.x >= grid.region.right) == (size[0] >= 120)
         assert pane.region.intersection(grid.region).width >= 30
@@ -143,10 +143,10 @@ async def test_pane_and_inspector_are_both_readable_at_every_size(size: tuple[in
         assert "resampled" in told(app) or "bonus" in told(app) or "sampled" in told(app)
         await pilot.press("home")
         assert "prefill" in told(app)
-        assert app.inspector.scroll_offset.y == 0
-        if app.inspector.max_scroll_y:
+        assert app.inspection.panel.scroll_offset.y == 0
+        if app.inspection.panel.max_scroll_y:
             await pilot.press("pagedown")
-            await until(pilot, lambda: app.inspector.scroll_offset.y > 0, "the rest of it")
+            await until(pilot, lambda: app.inspection.panel.scroll_offset.y > 0, "the rest of it")
 
 
 async def test_the_cursor_stays_with_its_token_while_the_run_goes_on() -> None:
@@ -173,7 +173,7 @@ async def test_the_cursor_stays_with_its_token_while_the_run_goes_on() -> None:
         assert pane.cursor == last and "pending" not in told(app)
         await pilot.press("i")
         engine.step(200)
-        await until(pilot, lambda: not app.running, "ended")
+        await until(pilot, lambda: not app.runs.running, "ended")
         await until(pilot, lambda: pane.rounds_view.scroll_offset.y == pane.rounds_view.max_scroll_y, "tail followed")
 
 
@@ -182,7 +182,7 @@ async def test_a_new_run_under_an_open_inspector_is_inspected_when_it_has_tokens
     async with app.run_test(size=(120, 40)) as pilot:
         pane = await after_a_run(pilot, app)
         await pilot.press("i", "r")
-        await until(pilot, lambda: len(app.engine._engine.runs) == 2 and not app.running, "again")
+        await until(pilot, lambda: len(app.runs.engine._engine.runs) == 2 and not app.runs.running, "again")
         assert pane.inspecting and pane.cursor is not None
         await until(pilot, lambda: "round" in told(app) or "prefill" in told(app), "told")
 
@@ -192,9 +192,9 @@ async def test_a_pane_that_is_switched_off_takes_its_inspector_along() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         pane = await after_a_run(pilot, app)
         await pilot.press("i")
-        await until(pilot, lambda: app.inspector is not None, "opened")
+        await until(pilot, lambda: app.inspection.panel is not None, "opened")
         app.action_toggle_strategy("speculative")
-        await until(pilot, lambda: app.inspector is None and not pane.inspecting, "closed")
+        await until(pilot, lambda: app.inspection.panel is None and not pane.inspecting, "closed")
 
 
 async def test_only_one_pane_is_inspected_at_a_time() -> None:
@@ -206,7 +206,7 @@ async def test_only_one_pane_is_inspected_at_a_time() -> None:
         other.focus()
         await pilot.press("i")
         await until(pilot, lambda: other.inspecting and not pane.inspecting, "moved over")
-        assert app.inspector is not None and "lookup" in str(app.inspector.border_title)
+        assert app.inspection.panel is not None and "lookup" in str(app.inspection.panel.border_title)
 
 
 async def test_without_a_run_there_is_nothing_to_inspect() -> None:
@@ -214,5 +214,5 @@ async def test_without_a_run_there_is_nothing_to_inspect() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await ready(pilot)
         await pilot.press("escape", "i")
-        assert app.inspector is None
+        assert app.inspection.panel is None
         assert any("Nothing to inspect" in text for text in toasts(app))

@@ -91,7 +91,7 @@ async def test_a_partial_update_draws_the_cells_textual_draws_from_fewer_widgets
             if rounds == 30:
                 await pilot.press("escape", "v", "down")
         engine.step(500)
-        await until(pilot, lambda: not app.running, "the run's end")
+        await until(pilot, lambda: not app.runs.running, "the run's end")
         compositor = app.screen._compositor
         assert isinstance(compositor, Comparing)
         assert len(compositor.pairs) > 30

@@ -179,7 +179,7 @@ async def test_f_searches_the_pane_with_the_focus_and_every_key_is_typed_there()
     async with app.run_test(size=(120, 40)) as pilot:
         await ready(pilot)
         await ask(pilot, "why blue")
-        await until(pilot, lambda: not app.running and app.grid.panes["target"].plain_text)
+        await until(pilot, lambda: not app.runs.running and app.grid.panes["target"].plain_text)
         await pilot.press("escape")
         app.grid.panes["speculative"].focus()
         await pilot.press("f", "b", "l", "u", "e", "1", "v")
@@ -200,7 +200,7 @@ async def test_ctrl_c_in_the_field_still_stops_the_run() -> None:
         engine.step(3)
         await until(pilot, lambda: app.grid.panes["target"].plain_text)
         await pilot.press("escape", "f", "l", "ctrl+c")
-        await until(pilot, lambda: not app.running)
+        await until(pilot, lambda: not app.runs.running)
 
 
 @pytest.mark.parametrize("no_colour", [False, True])
@@ -232,7 +232,7 @@ async def test_escape_in_a_maximised_pane_closes_the_field_before_the_pane() -> 
     async with app.run_test(size=(120, 40)) as pilot:
         await ready(pilot)
         await ask(pilot, "why")
-        await until(pilot, lambda: not app.running and app.trace is not None)
+        await until(pilot, lambda: not app.runs.running and app.recordings.trace is not None)
         await pilot.press("escape", "z", "f", "s", "comma", "slash")
         bar = app.query_one(FindBar)
         assert bar.query_one(Input).value == "s,/"

@@ -24,7 +24,7 @@ async def test_a_prompt_of_the_last_session_comes_back_with_up_and_what_was_unse
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         await ask(pilot, "why blue")
-        await until(pilot, lambda: not app.running)
+        await until(pilot, lambda: not app.runs.running)
     app = make_app(ScriptedEngine())
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
@@ -40,7 +40,7 @@ async def test_ctrl_r_finds_an_earlier_prompt_and_puts_it_into_the_box_without_r
     engine = ScriptedEngine()
     app = make_app(engine)
     for prompt in ("first [/x] prompt", "second\nof two lines", "third"):
-        app.prompt_history.remember(prompt)
+        app.texts.prompts.remember(prompt)
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         await pilot.press("n", "e", "w", "ctrl+r")
@@ -60,7 +60,7 @@ async def test_ctrl_r_finds_an_earlier_prompt_and_puts_it_into_the_box_without_r
 
 async def test_escape_leaves_the_box_as_it_was() -> None:
     app = make_app()
-    app.prompt_history.remember("old")
+    app.texts.prompts.remember("old")
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         await pilot.press("n", "ctrl+r", "z", "enter", "escape")
@@ -84,7 +84,7 @@ async def test_a_data_folder_that_cannot_be_used_costs_a_toast_and_nothing_else(
         await ready(pilot)
         for prompt in ("one", "two"):
             await ask(pilot, prompt)
-            await until(pilot, lambda: not app.running)
+            await until(pilot, lambda: not app.runs.running)
         assert len([toast for toast in toasts(app) if "this session only" in toast]) == 1
         await pilot.press("up", "up")
         assert app.prompt_box.text == "one"
@@ -99,6 +99,6 @@ async def test_a_run_that_begins_does_not_disturb_a_walk_through_the_history() -
         await pilot.press("x", "up")
         assert app.prompt_box.text == "early"
         engine.load_gate.set()
-        await until(pilot, lambda: len(engine.runs) == 1 and not app.running)
+        await until(pilot, lambda: len(engine.runs) == 1 and not app.runs.running)
         await pilot.press("down")
         assert app.prompt_box.text == "x"

@@ -72,7 +72,7 @@ async def test_changes_from_elsewhere_show_in_the_open_side_bar() -> None:
     app = make_app()
     async with app.run_test(size=(120, 60)) as pilot:
         await pilot.press("escape", "s")
-        app.change({"gamma": 11, "rule": "block", "insight": True, "strategies": ("lookup",)})
+        app.preferences.change({"gamma": 11, "rule": "block", "insight": True, "strategies": ("lookup",)})
         await pilot.pause()
         bar = app.query_one(SideBar)
         assert bar.query_one("#gamma", Input).value == "11"

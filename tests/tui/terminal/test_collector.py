@@ -21,5 +21,5 @@ async def test_a_full_collection_follows_each_run() -> None:
         await until(pilot, lambda: app.header.state == "ready")
         before = gc.get_stats()[2]["collections"]
         with full_collections_on_request():
-            app.run_or_wait("hello")
-            await until(pilot, lambda: not app.running and gc.get_stats()[2]["collections"] > before)
+            app.runs.submit("hello", app.prompt_box.accept)
+            await until(pilot, lambda: not app.runs.running and gc.get_stats()[2]["collections"] > before)

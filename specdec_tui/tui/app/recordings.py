@@ -1,0 +1,232 @@
+"""What becomes of finished runs: they are kept as traces, opened again, and exported."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from textual.message import Message
+from textual.notifications import SeverityLevel
+
+from specdec_tui.backends.pair import PairInfo
+from specdec_tui.benchmark.environment import describe_environment
+from specdec_tui.decoding.records import RunStarted, Step
+from specdec_tui.settings import STRATEGIES, SettingError, parse_path
+from specdec_tui.traces.files import read_trace, write_lines
+from specdec_tui.traces.format import Trace, TraceError, new_header
+from specdec_tui.traces.store import TraceStore
+from specdec_tui.tui.app.runs import Run
+from specdec_tui.tui.commands.dialog import Answer, Dialog
+from specdec_tui.tui.commands.header import local_time, one_row
+from specdec_tui.tui.screens.export import ExportScreen, Target
+from specdec_tui.tui.screens.history import HistoryScreen
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A trace to open with, and the speed of a race of it (None: shown at once)."""
+
+    trace: Trace
+    speed: float | None = None
+
+
+class TraceRead(Message):
+    """A trace file was read, or could not be."""
+
+    def __init__(self, path: Path, found: Trace | TraceError, race: bool) -> None:
+        super().__init__()
+        self.path, self.found, self.race = path, found, race
+
+
+class Exported(Message):
+    """A file was written, or could not be."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__()
+        self.path, self.problem = path, problem
+
+
+class RecordingScreen(Protocol):
+    """What recordings ask of the screen."""
+
+    def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
+        """Tell a person."""
+
+    def post_message(self, message: Message) -> bool:
+        """Take `TraceRead` or `Exported` from any thread, to hand it to `read` or `exported`."""
+
+    def ask(self, dialog: Dialog[Answer], answered: Callable[[Answer], None]) -> None:
+        """Open a dialog; `answered` is called unless it is closed without an answer."""
+
+    def show_trace(self, trace: Trace, race: bool) -> None:
+        """Fill the panes with a run of the past, and race it."""
+
+    def photograph(self) -> str:
+        """The panes as SVG; empty where something lies on top of them."""
+
+    def settle(self) -> None:
+        """Something here is not as it was."""
+
+
+class Recordings:
+    """`later` does something when no run is timed."""
+
+    def __init__(self, screen: RecordingScreen, later: Callable[[Callable[[], object]], object]) -> None:
+        self._screen = screen
+        self._later = later
+        self._environment: dict[str, Any] = {}
+        self.store = TraceStore()
+        self.trace: Trace | None = None
+        """What the panes show, once it has ended."""
+        self.opened = ""
+        """When and with which models the open trace was made; empty where the last run was made here."""
+
+    # Keeping
+
+    def learn_environment(self) -> None:
+        """Behind a load: what traces will say of this machine."""
+        self._later(self._learn_environment)
+
+    def _learn_environment(self) -> None:
+        if "torch" in sys.modules:  # else the engine computes elsewhere, and importing it would hold the screen up
+            self._environment = describe_environment()
+
+    def close(self) -> None:
+        """The panes are for a new run."""
+        self.trace, self.opened = None, ""
+
+    def keep(self, run: Run, pair: PairInfo | None) -> None:
+        """A run is over."""
+        trace = self._trace_of(run, pair)
+        if trace is None:
+            return
+        self.trace = trace
+        if run.settings.record:
+            # Behind the run and before the next: writing must not take time from decoding.
+            self._later(lambda: self.store.save(trace))
+
+    def keep_unfinished(self, run: Run, pair: PairInfo | None) -> None:
+        """The app is left: the run at work is kept as far as it went."""
+        if run.settings.record and (trace := self._trace_of(run, pair)) is not None:
+            self.store.save(trace)
+
+    def _trace_of(self, run: Run, pair: PairInfo | None) -> Trace | None:
+        """A run, complete or not; None where it did not begin."""
+        began = {e.strategy for e in run.events if isinstance(e, Step) and isinstance(e.record, RunStarted)}
+        events = [e for e in run.events if getattr(e, "strategy", None) in began or not hasattr(e, "strategy")]
+        if not began:
+            return None
+        header = new_header(run.prompt, events, pair=pair, settings=run.settings, environment=self._environment)
+        return Trace(header, tuple(events))
+
+    # Opening
+
+    def history(self) -> None:
+        """Choose among the runs that were kept."""
+        self._screen.ask(HistoryScreen(self.store), lambda chosen: self.open_file(chosen.path, race=chosen.race))
+
+    def open_named(self, name: str) -> None:
+        """Open a file by its name; without one, choose among those that were kept."""
+        if not name:
+            self.history()
+            return
+        try:
+            self.open_file(parse_path(name))
+        except SettingError as error:
+            self._screen.say(f"open trace: {error}", "error")
+
+    def open_file(self, path: Path, *, race: bool = False) -> None:
+        """Read a trace in a thread of its own, then show it."""
+
+        def read() -> None:
+            try:
+                found: Trace | TraceError = read_trace(path)
+            except TraceError as error:
+                found = error
+            self._screen.post_message(TraceRead(path, found, race))
+
+        threading.Thread(target=read, daemon=True).start()
+
+    def read(self, message: TraceRead, running: bool) -> None:
+        """A file was read: its run is shown, unless one is at work."""
+        if isinstance(message.found, TraceError):
+            self._screen.say(str(message.found), "error", timeout=20)
+        elif running:
+            self._screen.say("A run is at work: stop it first (ctrl+c), then open the trace", "warning")
+        else:
+            self.show(message.found, message.race)
+
+    def show(self, trace: Trace, race: bool = False) -> None:
+        """Fill the panes with a finished run."""
+        names = trace.strategies
+        missing = ", ".join(name for name in names if name not in STRATEGIES)
+        if not set(names) & set(STRATEGIES):
+            if self.trace is None:
+                self.opened = _title(trace)
+            problem = f"The trace has no strategy that this version knows: {missing or 'it is empty'}"
+            self._screen.say(problem, "error", timeout=20)
+            self._screen.settle()
+            return
+        if missing:
+            self._screen.say(f"Strategies this version does not know are left out: {missing}", "warning")
+        self.trace, self.opened = trace, _title(trace)
+        self._screen.show_trace(trace, race)
+
+    # Exporting
+
+    def export(self, words: str, running: bool) -> None:
+        """Write what the panes show: `words` is a format and a file, what is missing is asked for."""
+        trace = self.trace
+        if trace is None:
+            self._screen.say(
+                "The run is still at work: export it when it has ended"
+                if running
+                else "Nothing to export yet: run a prompt first, or open a trace (h)"
+            )
+            return
+        kind, _, name = words.strip().partition(" ")
+        picture = self._screen.photograph()
+
+        def write(target: Target) -> None:
+            self._write(trace, target, picture)
+
+        try:
+            target = Target.of(kind, name) if kind and name else None
+        except ValueError as error:
+            self._screen.say(str(error), "error")
+            return
+        if target is not None and not target.path.exists():
+            write(target)
+        else:
+            self._screen.ask(ExportScreen(trace, kind, name), write)
+
+    def _write(self, trace: Trace, target: Target, picture: str) -> None:
+        """In a thread of its own: a report of a long run takes a second."""
+
+        def write() -> None:
+            try:
+                write_lines(target.path, [target.text_of(trace, picture)])
+                problem = ""
+            except TraceError as error:
+                problem = str(error)
+            self._screen.post_message(Exported(target.path, problem))
+
+        threading.Thread(target=write, daemon=True).start()
+
+    def exported(self, message: Exported) -> None:
+        """A file was written, or could not be: said."""
+        if message.problem:
+            self._screen.say(f"Not exported: {message.problem}", "error", timeout=20)
+        else:
+            self._screen.say(f"Exported to {message.path}", timeout=10)
+
+
+def _title(trace: Trace) -> str:
+    """When a trace was made, and with which pair."""
+    when, pair = local_time(trace.header.created), trace.header.pair()
+    names = [] if pair is None else [m.name for m in (pair.target, pair.drafter) if m is not None]
+    return one_row(" · ".join(["trace", when, " + ".join(names)] if names else ["trace", when]))

@@ -1,0 +1,267 @@
+"""Loads and runs: the traffic with the engine's thread, and the one prompt that may wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import thread_time
+from typing import Literal, Protocol
+
+from textual.notifications import SeverityLevel
+
+from specdec_tui.backends.pair import PairInfo, Progress
+from specdec_tui.decoding.records import Event, Finished, PrefillDone, RoundVerified, Step
+from specdec_tui.session import Engine
+from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.tui.app.engine_thread import EngineThread, JobEnded
+
+# A painting takes the interpreter for some milliseconds, whatever it shows, and decoding waits that
+# long. So there are as many paintings as fit into this share of the time, within these limits.
+PAINTING_SHARE = 0.015
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
+
+
+@dataclass(slots=True)
+class Run:
+    """A run as it was asked for, and everything that has happened in it so far."""
+
+    prompt: str
+    settings: Settings
+    events: list[Event] = field(default_factory=list)
+
+
+class RunScreen(Protocol):
+    """What runs ask of the screen."""
+
+    @property
+    def settings(self) -> Settings:
+        """What the next run will be made with."""
+
+    def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
+        """Tell a person."""
+
+    def show_progress(self, progress: Progress | None) -> None:
+        """How far a load is, or what is made in the background."""
+
+    def pair_loaded(self, pair: PairInfo) -> None:
+        """The models that answer from now on."""
+
+    def run_begins(self, prompt: str) -> None:
+        """Make room for a run with the present settings."""
+
+    def run_goes_on(self, batch: Sequence[Event]) -> None:
+        """Show what has happened."""
+
+    def run_breaks(self, error: str) -> Sequence[Event]:
+        """The engine failed. The ends of what was still at work, as they are shown."""
+
+    def run_ended(self, run: Run) -> None:
+        """Nothing more comes of this run."""
+
+    def give_back(self, prompt: str) -> None:
+        """A prompt that will not run."""
+
+    def settle(self) -> None:
+        """Something here is not as it was."""
+
+
+class Runs:
+    """Loads pairs and runs prompts, one at a time. `wake` is called from the engine's thread: `take` is due."""
+
+    def __init__(
+        self, screen: RunScreen, engine: Engine, choice: ModelChoice, prompt: str, wake: Callable[[], bool]
+    ) -> None:
+        self._screen = screen
+        self.engine = EngineThread(engine, wake)
+        self.choice = choice
+        self.pair: PairInfo | None = None
+        self.waiting = prompt
+        self.last_prompt = ""
+        self.run: Run | None = None
+        """The run at work, else the last one."""
+        self.turns = 0
+        """Of the conversation, answered so far."""
+        self._loads: dict[int, ModelChoice] = {}
+        self._new_chats: set[int] = set()
+        self._job: int | None = None
+        self._again = False
+        self._spent = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether a run is at work (asked to stop or not)."""
+        return self._job is not None
+
+    @property
+    def state(self) -> Literal["loading", "ready", "running", "failed"]:
+        if self.running:
+            return "running"
+        if self._loads:
+            return "loading"
+        return "failed" if self.pair is None else "ready"
+
+    # Models
+
+    def load(self, choice: ModelChoice) -> None:
+        """Load a pair in the background; the present one stays until the new one is ready."""
+        self._loads[self.engine.load(choice)] = choice
+        if self.running:
+            self._screen.say("The models are loaded when the run has ended")
+        self._settle()
+
+    def prepare(self) -> None:
+        """Have made, while the engine is idle, what a run with the present settings will need."""
+        if self.pair is not None and not self.waiting:  # a waiting prompt makes what it needs itself
+            self.engine.prepare(self._screen.settings)
+
+    def lacks_models(self) -> bool:
+        """Whether nothing can run, now or soon; said if so."""
+        lacking = self.pair is None and not self._loads
+        if lacking:
+            self._screen.say("No models are loaded: choose a pair (escape, then m)", "warning")
+        return lacking
+
+    # Prompts
+
+    def submit(self, prompt: str, accept: Callable[[str], None]) -> None:
+        """Run a prompt or let it wait; `accept` is called where it does not have to stay in its box."""
+        if not prompt.strip():
+            self._screen.say("Type a prompt first; r runs the last one again")
+        elif self.state in ("loading", "running") and self.waiting:
+            self._screen.say("One prompt is waiting already; this one stays in the box")
+        elif not self.lacks_models():
+            accept(prompt)
+            self._run_or_wait(prompt)
+
+    def run_again(self) -> None:
+        """The last prompt once more; it replaces the last turn of the chat."""
+        if not self.last_prompt:
+            self._screen.say("Nothing has run yet: type a prompt first")
+        elif self.waiting:
+            self._screen.say("One prompt is waiting already")
+        elif not self.lacks_models():
+            self._run_or_wait(self.last_prompt, again=True)
+
+    def stop(self) -> None:
+        """End the run within a round and keep its text; a waiting prompt goes back to the box."""
+        if self.running:
+            self.engine.cancel()
+        self._return_waiting()
+        self._settle()
+
+    def new_chat(self) -> None:
+        """Forget the conversation, behind the run at work."""
+        self._new_chats.add(self.engine.new_chat())
+
+    def _run_or_wait(self, prompt: str, *, again: bool = False) -> None:
+        self.waiting, self._again = prompt, again
+        if self.state == "loading":
+            self._screen.say("Waiting: the prompt runs as soon as the models are ready")
+        elif self.state == "running":
+            self._screen.say("Waiting: the prompt runs after this one")
+        self._settle()
+
+    def _begin(self, prompt: str) -> None:
+        settings = self._screen.settings
+        self.last_prompt, self.run = prompt, Run(prompt, settings)
+        self._screen.run_begins(prompt)
+        self._job = self.engine.run(prompt, settings, again=self._again)
+
+    def _return_waiting(self) -> None:
+        if self.waiting:
+            self._screen.give_back(self.waiting)
+            self.waiting = ""
+
+    def _settle(self) -> None:
+        """Start a waiting prompt once it can run, and bring the screen in line."""
+        if self.waiting and self.state == "ready":
+            prompt, self.waiting = self.waiting, ""
+            self._begin(prompt)
+        self._screen.settle()
+
+    # What the engine reports
+
+    def take(self) -> float | None:
+        """Pass on what has gathered; returns the seconds after which to come back, None when that is not needed."""
+        reports = self.engine.drain()
+        if not reports:
+            return None
+        batch: list[Event] = []
+        for report in reports:
+            match report.item:
+                case Progress() as progress:
+                    self._screen.show_progress(progress)
+                case PairInfo() as pair:
+                    self._loaded(report.job, pair)
+                case JobEnded(error=error):
+                    self._deliver(batch)
+                    batch = []
+                    self._job_ended(report.job, error)
+                case event if report.job == self._job:
+                    batch.append(event)
+        self._deliver(batch)
+        return self._pause()
+
+    def _pause(self) -> float:
+        """Seconds until the next batch, from what this thread has spent since the last one."""
+        spent = thread_time() - self._spent
+        self._spent += spent
+        return min(max(spent / PAINTING_SHARE, SHORTEST_PAUSE), LONGEST_PAUSE)
+
+    def _deliver(self, batch: list[Event]) -> None:
+        if not batch or self.run is None:
+            return
+        self.run.events += batch
+        self._screen.run_goes_on(batch)
+        over = any(isinstance(event, Finished) for event in batch)
+        if over and self.run.settings.chat and any(map(_wrote, self.run.events)):
+            self.turns = max(1, self.turns) if self._again else self.turns + 1
+
+    def _job_ended(self, job: int, error: str) -> None:
+        self._screen.show_progress(None)
+        if job in self._loads:
+            self._load_ended(job, error)
+        elif job == self._job:
+            self._run_ended(error)
+        elif error:
+            self._screen.say(error, "error")
+        elif job in self._new_chats:
+            self.turns = 0  # not before: a run ahead of it has counted its turn meanwhile
+            self.prepare()
+        self._new_chats.discard(job)
+        self._settle()
+
+    def _loaded(self, job: int, pair: PairInfo) -> None:
+        self.pair, self.turns = pair, 0
+        self.choice = self._loads.get(job, self.choice)
+        self._screen.pair_loaded(pair)
+        for note in pair.notes:
+            self._screen.say(note, timeout=10)
+
+    def _load_ended(self, job: int, error: str) -> None:
+        del self._loads[job]
+        self.prepare()
+        if error:
+            kept = "" if self.pair is None else f" The present pair stays: {self.pair.target.name}."
+            self._screen.say(f"{error}{kept}", "error", timeout=20)
+            if self.pair is None and not self._loads:
+                self._return_waiting()
+
+    def _run_ended(self, error: str) -> None:
+        assert self.run is not None
+        self._job = None
+        if error:
+            self.run.events += self._screen.run_breaks(error)
+            self._screen.say(f"The run failed: {error}", "error", timeout=20)
+        self._screen.run_ended(self.run)
+        self.prepare()
+
+
+def _wrote(event: Event) -> bool:
+    """Whether a token came of it."""
+    match event:
+        case Step(record=PrefillDone(token=token)):
+            return token is not None
+        case Step(record=RoundVerified(new_tokens=tokens)):
+            return bool(tokens)
+    return False

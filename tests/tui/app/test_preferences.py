@@ -1,0 +1,63 @@
+"""Settings without an app: what is saved, and what becomes of a choice of models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.tui.app.preferences import Preferences
+
+
+class Screen:
+    choice = ModelChoice(device="cpu", target="old/target")
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.shown: list[Mapping[str, Any]] = []
+        self.loaded: list[ModelChoice] = []
+        self.picked: list[ModelChoice] = []
+
+    def say(self, text: str, severity: str = "information", timeout: float = 5) -> None:
+        self.said.append(text)
+
+    def show_settings(self, changed: Mapping[str, Any]) -> None:
+        self.shown.append(changed)
+
+    def load(self, choice: ModelChoice) -> None:
+        self.loaded.append(choice)
+
+    def pick_models(self, choice: ModelChoice) -> None:
+        self.picked.append(choice)
+
+
+def test_a_change_is_shown_and_saved(config_file: Path) -> None:
+    screen = Screen()
+    preferences = Preferences(screen, Settings())
+    preferences.change({"gamma": 7})
+    assert preferences.settings.gamma == 7 and screen.shown == [{"gamma": 7}]
+    assert "gamma = 7" in config_file.read_text()
+
+
+def test_the_last_strategy_stays_on_and_gamma_stays_in_its_range(config_file: Path) -> None:
+    screen = Screen()
+    preferences = Preferences(screen, Settings(strategies=("lookup",), gamma=32))
+    preferences.toggle_strategy("lookup")
+    preferences.change_gamma(1)
+    assert preferences.settings == Settings(strategies=("lookup",), gamma=32)
+    assert ["At least one" in screen.said[0], "from 0 to 32" in screen.said[1]] == [True, True]
+    assert not config_file.exists()
+
+
+def test_half_a_pair_is_completed_before_it_is_loaded_and_a_preset_loads_at_once() -> None:
+    screen = Screen()
+    preferences = Preferences(screen, Settings())
+    preferences.change({"drafter": "new/drafter"})
+    assert screen.picked == [ModelChoice(device="cpu", target="old/target", drafter="new/drafter")]
+    preferences.change({"preset": "demo"})
+    preferences.change({"dtype": "float32"})
+    assert screen.loaded == [
+        ModelChoice(device="cpu", preset="demo"),
+        ModelChoice(device="cpu", target="old/target", dtype="float32"),
+    ]

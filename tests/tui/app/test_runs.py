@@ -1,0 +1,138 @@
+"""Loads and runs without an app: one prompt waits, the rest is refused in words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from scripted_engine import ScriptedEngine
+
+from specdec_tui.backends.pair import LoadError, PairInfo, Progress
+from specdec_tui.decoding.records import Event, Finished
+from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.tui.app.runs import Run, Runs
+
+
+@dataclass
+class Screen:
+    """Writes down what it is asked."""
+
+    settings: Settings = field(default_factory=lambda: Settings(max_new_tokens=8))
+    said: list[str] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    begun: list[str] = field(default_factory=list)
+    ended: list[Run] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
+    pairs: list[PairInfo] = field(default_factory=list)
+
+    def say(self, text: str, severity: str = "information", timeout: float = 5) -> None:
+        self.said.append(text)
+
+    def show_progress(self, progress: Progress | None) -> None: ...
+
+    def pair_loaded(self, pair: PairInfo) -> None:
+        self.pairs.append(pair)
+
+    def run_begins(self, prompt: str) -> None:
+        self.begun.append(prompt)
+
+    def run_goes_on(self, batch: Sequence[Event]) -> None:
+        self.events += batch
+
+    def run_breaks(self, error: str) -> Sequence[Event]:
+        return ()
+
+    def run_ended(self, run: Run) -> None:
+        self.ended.append(run)
+
+    def give_back(self, prompt: str) -> None:
+        self.returned.append(prompt)
+
+    def settle(self) -> None: ...
+
+
+@pytest.fixture
+def screen() -> Screen:
+    return Screen()
+
+
+def make(screen: Screen, engine: ScriptedEngine, prompt: str = "") -> Runs:
+    runs = Runs(screen, engine, ModelChoice(), prompt, wake=lambda: True)
+    runs.engine.start()
+    runs.load(ModelChoice())
+    return runs
+
+
+def until(runs: Runs, condition: Callable[[], object]) -> None:
+    for _ in range(1000):
+        runs.take()
+        if condition():
+            return
+        time.sleep(0.005)
+    raise AssertionError("never happened")
+
+
+def accept_all(prompt: str) -> None: ...
+
+
+def test_a_prompt_runs_once_the_models_are_ready_and_its_run_is_handed_over(screen: Screen) -> None:
+    runs = make(screen, ScriptedEngine(), "early")
+    assert runs.state == "loading" and not screen.begun
+    until(runs, lambda: screen.ended)
+    (run,) = screen.ended
+    assert (run.prompt, run.settings) == ("early", screen.settings)
+    assert run.events == screen.events and isinstance(run.events[-1], Finished)
+    assert runs.state == "ready" and runs.turns == 1
+    runs.engine.close()
+
+
+def test_one_prompt_waits_and_a_second_one_stays_where_it_is(screen: Screen) -> None:
+    engine = ScriptedEngine(gated=True)
+    runs = make(screen, engine, "first")
+    until(runs, lambda: runs.running)
+    taken: list[str] = []
+    runs.submit("second", taken.append)
+    runs.submit("third", taken.append)
+    runs.submit("  ", taken.append)
+    assert taken == ["second"] == [runs.waiting]
+    assert [word in said for word, said in zip(("after this", "waiting already", "Type"), screen.said, strict=True)]
+    runs.stop()
+    assert screen.returned == ["second"] and not runs.waiting
+    until(runs, lambda: not runs.running)
+    assert screen.begun == ["first"]
+    runs.engine.close()
+
+
+def test_a_run_again_replaces_the_last_turn(screen: Screen) -> None:
+    engine = ScriptedEngine()
+    runs = make(screen, engine, "first")
+    until(runs, lambda: len(screen.ended) == 1)
+    runs.run_again()
+    until(runs, lambda: len(screen.ended) == 2)
+    assert engine.repeats == [False, True] and runs.turns == 1
+    runs.submit("next", accept_all)
+    until(runs, lambda: len(screen.ended) == 3)
+    assert runs.turns == 2
+    runs.engine.close()
+
+
+def test_without_models_nothing_runs_and_what_waited_comes_back(screen: Screen) -> None:
+    engine = ScriptedEngine(load_error=LoadError("no such model"))
+    runs = make(screen, engine, "keep me")
+    until(runs, lambda: runs.state == "failed")
+    assert screen.returned == ["keep me"] and screen.said == ["no such model"]
+    runs.submit("more", accept_all)
+    assert "No models are loaded" in screen.said[-1] and not engine.runs
+    runs.engine.close()
+
+
+def test_what_an_ended_run_reports_late_is_not_shown_in_the_next(screen: Screen) -> None:
+    runs = make(screen, ScriptedEngine(gated=True), "first")
+    until(runs, lambda: runs.running)
+    seen = len(screen.events)
+    runs.engine._report(99, Finished())
+    runs.take()
+    assert not any(isinstance(event, Finished) for event in screen.events[seen:]) and runs.running
+    runs.engine.close()
