@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--repeat", default="3", metavar="N", help="timed repeats of every prompt (3)")
     bench.add_argument("--warmup", default="1", metavar="N", help="untimed runs of the first prompt before them (1)")
     bench.add_argument("--json", metavar="FILE", help="write the results as JSON to FILE, or - for standard output")
-    _add_settings(bench)
+    _add_settings(bench, defaults={"insight": False})  # nothing of it is reported
     bench.set_defaults(command_function=_bench)
 
     replay = commands.add_parser(
@@ -129,19 +129,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_settings(parser: argparse.ArgumentParser, only: Sequence[str] = ()) -> None:
-    """One flag a setting. Values stay text here; `settings.resolve` validates every source alike."""
+def _add_settings(
+    parser: argparse.ArgumentParser, only: Sequence[str] = (), defaults: Mapping[str, bool] | None = None
+) -> None:
+    """One flag a setting. Values stay text here; `settings.resolve` validates every source alike.
+
+    `defaults`: switches that this command turns by itself, whatever environment and config file say.
+    """
     for title, cls in (("models", ModelChoice), ("settings", Settings)):
         chosen = [f for f in fields(cls) if not only or f.name in only]
         group = parser.add_argument_group(title) if chosen else parser
         for f in chosen:
             kind = f.metadata["kind"]
-            default = format_value(f.default)
+            own = (defaults or {}).get(f.name)
+            default = format_value(f.default if own is None else own)
             text = f"{f.metadata['help']}: {kind.allowed}" + (f" ({default})" if default else "")
             text = text.replace("%", "%%")
             if kind is SWITCH:
                 group.add_argument(
-                    f"--{flag_of(f.name)}", action=argparse.BooleanOptionalAction, default=None, help=text, dest=f.name
+                    f"--{flag_of(f.name)}", action=argparse.BooleanOptionalAction, default=own, help=text, dest=f.name
                 )
             else:
                 group.add_argument(f"--{flag_of(f.name)}", metavar="VALUE", default=None, help=text, dest=f.name)

@@ -215,6 +215,7 @@ class LocalEngine:
                 cancelled=cancelled,
                 programs=self._programs if settings.capture else None,
                 warm_up=lambda: self._warm_up(pair, settings, cancelled),
+                insight=settings.insight,
                 **_round_settings(pair, settings),
             )
         return StrategyRun(name, records, pair.tokenizer, pair.tokenizer.stream(), text)
@@ -313,5 +314,4 @@ def _round_settings(pair: Pair, settings: Settings) -> dict[str, Any]:
         "rule": settings.rule,
         "gamma": settings.gamma,
         "end_ids": frozenset() if settings.ignore_eos else pair.end_ids,
-        "insight": settings.insight,
     }

@@ -117,7 +117,9 @@ class Settings:
     seed: int = _setting(42, _whole(0, 2**63 - 1), "random seed, the same for every strategy")
     rule: str = _setting("rejection", _choice(*RULES), "verification rule (skip-adjustment is lossy)")
     schedule: str = _setting(
-        "sequential", _choice("sequential", "interleaved"), "strategies one after another, or round by round"
+        "interleaved",
+        _choice("sequential", "interleaved"),
+        "strategies one after another, or round by round (their ratios survive a busy machine)",
     )
     strategies: tuple[str, ...] = _setting(
         ("target", "speculative", "ngram", "lookup"),
@@ -137,7 +139,7 @@ class Settings:
     capture: bool = _setting(True, SWITCH, "on a GPU, play a round as one captured program (off: step by step)")
     chat: bool = _setting(True, SWITCH, "apply the chat template and keep the conversation")
     ignore_eos: bool = _setting(False, SWITCH, "go on behind end tokens, for equal lengths")
-    insight: bool = _setting(False, SWITCH, "record entropies and alternatives, with the clock paused")
+    insight: bool = _setting(True, SWITCH, "record entropies and alternatives, with the clock paused")
     record: bool = _setting(True, SWITCH, "keep runs as traces, and prompts, in the user's data folder")
     theme: str = _setting("specdec-dark", _choice(*THEMES), "colours of the app")
 

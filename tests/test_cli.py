@@ -125,6 +125,17 @@ def test_flags_reach_the_settings_and_the_models(monkeypatch: pytest.MonkeyPatch
     assert more["repeat"] == 2 and more["json_to"] is None
 
 
+@pytest.mark.parametrize(("words", "insight"), [("bench", False), ("bench --insight", True)])
+def test_bench_measures_without_insight_unless_it_is_asked_for(
+    words: str, insight: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr("specdec_tui.benchmark.command.bench", lambda engine, *given, **more: seen.append(given) or 0)
+    monkeypatch.setenv("SPECDEC_TUI_INSIGHT", "on")
+    assert status_of(*words.split()) == 0
+    assert seen[0][0].insight is insight
+
+
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("--version") == 0
     assert capsys.readouterr().out.strip() == f"specdec-tui {__version__}"

@@ -26,6 +26,8 @@ from specdec_tui.decoding.records import (
 from specdec_tui.session import LocalEngine, captured_on_gpus
 from specdec_tui.settings import ModelChoice, Settings
 
+IN_TURN = replace(FOUR, schedule="sequential")
+
 
 class HashSequence:
     """A `StaticSequence` with the logits of the model's own contexts."""
@@ -124,8 +126,8 @@ def test_captured_rounds_tell_the_same_events(make_engine: MakeEngine, schedule:
 
 def test_a_program_made_ahead_is_told_by_the_first_run_alone(make_engine: MakeEngine) -> None:
     engine = make_engine(Recorder())
-    prepare(engine, FOUR)
-    first, second = (list(engine.run("hello", FOUR, never)) for _ in range(2))
+    prepare(engine, IN_TURN)
+    first, second = (list(engine.run("hello", IN_TURN, never)) for _ in range(2))
     assert not of_kind(first, Capturing) and not of_kind(first, Notice)
     made = {name: records[0].capture_seconds > 0 for name, records in of_kind(first, PrefillDone).items()}
     assert made == {"target": True, "speculative": True, "ngram": True, "lookup": False}  # the last two share one
@@ -133,7 +135,7 @@ def test_a_program_made_ahead_is_told_by_the_first_run_alone(make_engine: MakeEn
 
 
 def test_what_was_not_made_ahead_is_made_by_the_run_which_says_so(make_engine: MakeEngine) -> None:
-    events = list(make_engine(Recorder()).run("hello", FOUR, never))
+    events = list(make_engine(Recorder()).run("hello", IN_TURN, never))
     assert set(of_kind(events, Capturing)) == {"target", "speculative", "ngram"}
     assert set(checks_of(events).values()) == {LosslessStatus.IDENTICAL}
 
@@ -153,25 +155,28 @@ def test_making_a_program_is_no_round_of_an_interleaved_schedule(make_engine: Ma
 
 def test_preparing_reports_each_program_once_and_only_what_is_missing(make_engine: MakeEngine) -> None:
     engine = make_engine(programs := Recorder())
-    assert [step.fraction for step in prepare(engine, FOUR)] == [0, pytest.approx(1 / 3), pytest.approx(2 / 3)]
-    assert prepare(engine, FOUR) == []
-    assert prepare(engine, replace(FOUR, temperature=0.1, rule="block", seed=3, theme="specdec-light")) == []
-    assert len(prepare(engine, replace(FOUR, gamma=5))) == 2  # the target alone drafts nothing
+    assert [step.fraction for step in prepare(engine, IN_TURN)] == [0, pytest.approx(1 / 3), pytest.approx(2 / 3)]
+    assert prepare(engine, IN_TURN) == []
+    assert prepare(engine, replace(IN_TURN, temperature=0.1, rule="block", seed=3, theme="specdec-light")) == []
+    assert prepare(engine, replace(IN_TURN, insight=not IN_TURN.insight)) == [], (
+        "figures with insight are those without"
+    )
+    assert len(prepare(engine, replace(IN_TURN, gamma=5))) == 2  # the target alone drafts nothing
     assert programs.made == 5
 
 
 def test_preparing_ends_between_two_programs_and_goes_on_later(make_engine: MakeEngine) -> None:
     engine = make_engine(programs := Recorder())
-    prepare(engine, FOUR, lambda: programs.made == 1)
+    prepare(engine, IN_TURN, lambda: programs.made == 1)
     assert programs.made == 1
-    assert len(prepare(engine, FOUR)) == 2
+    assert len(prepare(engine, IN_TURN)) == 2
     assert programs.made == 3
 
 
 def test_preparing_makes_room_for_the_conversation(make_engine: MakeEngine) -> None:
     engine = make_engine(programs := Recorder(), pair := StaticPair())
     pair.target.context_length = pair.drafter.context_length = None
-    settings = replace(FOUR, strategies=("target",))
+    settings = replace(IN_TURN, strategies=("target",))
     prepare(engine, settings)
     list(engine.run("hello" * 40, settings, never))
     before = programs.made
@@ -183,7 +188,7 @@ def test_preparing_makes_room_for_the_conversation(make_engine: MakeEngine) -> N
 @pytest.mark.parametrize("changes", [{"capture": False}, {"cache": False}])
 def test_without_capture_or_cache_the_rounds_go_step_by_step(make_engine: MakeEngine, changes: dict[str, Any]) -> None:
     engine = make_engine(programs := Recorder())
-    settings = replace(FOUR, **changes)
+    settings = replace(IN_TURN, **changes)
     assert prepare(engine, settings) == []
     events = list(engine.run("hello", settings, never))
     assert programs.made == 0 and not of_kind(events, Capturing)
@@ -193,9 +198,9 @@ def test_without_capture_or_cache_the_rounds_go_step_by_step(make_engine: MakeEn
 
 def test_a_refused_capture_is_tried_once_told_by_each_run_and_warmed_up(make_engine: MakeEngine) -> None:
     engine = make_engine(programs := Recorder(RuntimeError("no graph\nat all")), pair := StaticPair())
-    assert len(prepare(engine, FOUR)) == 3
+    assert len(prepare(engine, IN_TURN)) == 3
     pair.target.passes.clear()
-    events = list(engine.run("hello", FOUR, never))
+    events = list(engine.run("hello", IN_TURN, never))
     assert [r[0].message for r in of_kind(events, Notice).values()] == ["step by step, not captured: no graph"] * 4
     assert not of_kind(events, Capturing) and programs.made == 3
     assert [len(ids) for ids in pair.target.passes[:5]] == [8, 1, 2, 3, 4]
@@ -204,16 +209,16 @@ def test_a_refused_capture_is_tried_once_told_by_each_run_and_warmed_up(make_eng
 
 def test_captured_rounds_are_not_warmed_up_step_by_step(make_engine: MakeEngine) -> None:
     engine = make_engine(Recorder(), pair := StaticPair())
-    list(engine.run("hello", replace(FOUR, strategies=("target",)), never))
+    list(engine.run("hello", replace(IN_TURN, strategies=("target",)), never))
     assert [len(ids) for ids in pair.target.passes[:2]] == [5, 1]
 
 
 def test_memory_that_was_short_is_asked_for_again(make_engine: MakeEngine) -> None:
     engine = make_engine(programs := Recorder(torch.OutOfMemoryError("CUDA out of memory")))
-    events = list(engine.run("hello", FOUR, never))
+    events = list(engine.run("hello", IN_TURN, never))
     assert [r[0].message for r in of_kind(events, Notice).values()] == ["step by step, not captured: out of memory"] * 4
     programs.error = None
-    assert not of_kind(list(engine.run("hello", FOUR, never)), Notice)
+    assert not of_kind(list(engine.run("hello", IN_TURN, never)), Notice)
 
 
 def test_a_new_pair_frees_the_old_one_and_its_programs_before_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,14 +241,14 @@ def test_a_new_pair_frees_the_old_one_and_its_programs_before_it_is_loaded(monke
     monkeypatch.setattr("specdec_tui.backends.loading.load_pair", load)
     engine = LocalEngine(programs_of)
     engine.load(ModelChoice(), lambda progress: None)
-    prepare(engine, FOUR)
+    prepare(engine, IN_TURN)
     with pytest.raises(LoadError):
         engine.load(ModelChoice(target="x"), lambda progress: None)
-    assert len(ids_of(list(engine.run("hello", FOUR, never)))["target"]) == 20
+    assert len(ids_of(list(engine.run("hello", IN_TURN, never)))["target"]) == 20
     engine.load(ModelChoice(), lambda progress: None)
     assert alive == [False] * 3, "programs must be gone while a pair is loaded"
     assert old() is None
-    assert len(ids_of(list(engine.run("hello", FOUR, never)))["target"]) == 20
+    assert len(ids_of(list(engine.run("hello", IN_TURN, never)))["target"]) == 20
 
 
 def test_rounds_are_captured_where_a_model_is_on_a_gpu() -> None:

@@ -30,6 +30,10 @@ def test_flags_win_over_environment_over_config_over_defaults(tmp_path: Path) ->
     assert choice == ModelChoice(device="cpu")
 
 
+def test_by_default_ratios_survive_a_busy_machine_and_every_token_can_be_inspected() -> None:
+    assert (Settings().schedule, Settings().insight) == ("interleaved", True)
+
+
 @pytest.mark.parametrize(
     ("name", "bad"),
     [

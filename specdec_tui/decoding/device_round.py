@@ -96,7 +96,10 @@ class DeviceRound:
         self._out = torch.zeros(plan.steps, _FACTS + 5 * plan.gamma, dtype=torch.float64, device=device)
         self._host = torch.empty_like(self._out, device="cpu", pin_memory=device.type == "cuda")
         self._marks = torch.zeros(3, dtype=torch.int64, device=device)
-        self.scores = torch.zeros(0)
+        self._scores = torch.zeros(0)
+        # Of several rounds, each is kept: the target's scores of all of them are asked for after the last.
+        kept = (plan.steps, plan.gamma + 1, plan.width) if plan.steps > 1 else (0,)
+        self._kept = torch.zeros(kept, dtype=torch.float32, device=device)
         self.rows: Tensor | None = None
 
     @property
@@ -155,11 +158,13 @@ class DeviceRound:
         facts = torch.cat((self._marks.diff(), found.accepted, found.emitted, count, found.sound, ids))
         row = torch.cat((facts, score, found.numbers.flatten()))
         self._out.index_copy_(0, self._slot, row[None])
+        if self.plan.steps > 1:
+            self._kept.index_copy_(0, self._slot, scores[None])
         self._slot.add_(1).remainder_(self.plan.steps)
         last = block.index_select(0, found.accepted)  # the token before the emitted one
         torch.cat((last, found.emitted), out=self._tail)
         self._length.add_(found.accepted).add_(1)
-        self.scores, self.rows = scores, rows
+        self._scores, self.rows = scores, rows
 
     def _draft(self, drafter: StaticSequence, position: Tensor) -> tuple[Tensor, Tensor]:
         """γ drafts [γ] and their rows [γ, V]. The drafter reads the last two tokens: it may have missed the first."""
@@ -189,6 +194,10 @@ class DeviceRound:
         if not self._rule.uniforms:
             return self._chance
         return self._chance.index_select(0, self._taken + first + torch.arange(count, device=self._taken.device))
+
+    def scores_of(self, index: int) -> Tensor:
+        """The target's scores [γ+1, V] in the round read at this index; they hold until the next round is played."""
+        return self._kept[index] if self.plan.steps > 1 else self._scores
 
     def read(self, rounds: int) -> list[RoundResult]:
         """The last `rounds` rounds, waiting for them."""

@@ -56,7 +56,6 @@ def need_of(
     rule: str,
     gamma: int,
     end_ids: frozenset[int],
-    insight: bool,
     capacity: int,
 ) -> Need:
     """What a run needs whose text grows to `capacity` tokens. ValueError with the reason where there is no program."""
@@ -75,7 +74,7 @@ def need_of(
         Sampler() if sampler.is_greedy else sampler,
         "" if sampler.is_greedy else rule,
         tuple(sorted(end_ids)),
-        1 if drafter or insight else STEPS,
+        1 if drafter else STEPS,
         None if own is None else own.fit,
         0 if model is None else model.vocab_size,
     )
@@ -185,7 +184,6 @@ class DeviceRun(Run):
             rule=self.rule_name,
             gamma=self.gamma,
             end_ids=self.end_ids,
-            insight=self.insight,
             capacity=len(self.ids) + self.room,
         )
 
@@ -257,11 +255,13 @@ class DeviceRun(Run):
         results = played.read(min(count, self.room))
         seconds = (self.clock() - begin) / len(results)
         for index, result in enumerate(results):
-            yield from self._told(number + index, result, draft_seconds, seconds)
+            yield from self._told(number + index, result, played.scores_of(index), draft_seconds, seconds)
             if self._end(lambda: False):
                 return
 
-    def _told(self, number: int, result: RoundResult, draft_seconds: float, seconds: float) -> Iterator[Record]:
+    def _told(
+        self, number: int, result: RoundResult, scores: torch.Tensor, draft_seconds: float, seconds: float
+    ) -> Iterator[Record]:
         """The records of a round that is over."""
         if not result.sound:
             raise FloatingPointError("the model's probabilities are not finite numbers")
@@ -282,9 +282,9 @@ class DeviceRun(Run):
         if not ended:
             self.ids.append(result.emitted)
         if self.drafter and played.drafter is None:
-            self.drafter.settle(self.ids, kept, played.scores[: result.accepted + 1])
+            self.drafter.settle(self.ids, kept, scores[: result.accepted + 1])
         seconds += self.clock() - begin
         drafting, verifying = draft_seconds + result.draft_seconds, result.verify_seconds
         other = max(0.0, seconds - result.draft_seconds - verifying)
-        seen = self._seen(played.scores, proposal, verdict)
+        seen = self._seen(scores, proposal, verdict)
         yield self._round(number, position, proposal, verdict, result.score, (drafting, verifying, other), seen)

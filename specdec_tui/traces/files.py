@@ -16,6 +16,10 @@ from specdec_tui.traces.format import Trace, TraceError, TraceHeader, parse_head
 LONGEST_LINE = 64 * 2**20  # bytes; a file without line ends must not fill the memory
 
 
+class NoTrace(TraceError):
+    """There is no such file, or no longer."""
+
+
 def write_trace(path: Path, trace: Trace) -> None:
     """Write `trace` to `path`, readable by its owner only; a file that is there is replaced. TraceError."""
     write_lines(path, trace_lines(trace))
@@ -85,7 +89,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with path.open("rb") as file:
             yield file
     except FileNotFoundError:
-        raise TraceError(f"cannot read {path}: there is no such file") from None
+        raise NoTrace(f"cannot read {path}: there is no such file") from None
     except PermissionError:
         raise TraceError(f"cannot read {path}: no permission") from None
     except (OSError, ValueError) as error:
@@ -97,7 +101,7 @@ def _named(path: Path) -> Iterator[None]:
     try:
         yield
     except TraceError as error:
-        raise TraceError(f"{path.name}: {error}") from None
+        raise type(error)(f"{path.name}: {error}") from None
 
 
 def _lines(file: BinaryIO) -> Iterator[str]:

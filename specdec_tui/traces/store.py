@@ -14,7 +14,7 @@ from pathlib import Path
 from time import time
 
 from specdec_tui.data_folder import data_folder
-from specdec_tui.traces.files import place_lines, read_header
+from specdec_tui.traces.files import NoTrace, place_lines, read_header
 from specdec_tui.traces.format import Trace, TraceError, TraceHeader, trace_lines
 
 SUFFIX = ".jsonl"
@@ -68,8 +68,10 @@ class TraceStore:
         for _, size, path in sorted(self._files(), reverse=True):
             try:
                 found.append(Entry(path, size, read_header(path)))
+            except NoTrace:  # deleted by another program, which may have given its name to another since
+                continue
             except TraceError as error:
-                if _is_settled(path):  # neither just deleted by another program, nor just reserved
+                if _is_settled(path):  # not just reserved
                     found.append(Entry(path, size, None, str(error)))
         return found
 

@@ -21,11 +21,11 @@ def summary(settings: Settings, turns: int = 0) -> str:
     parts = [f"γ {settings.gamma}", f"{settings.processor} {sampling}".strip(), length]
     if settings.processor != "greedy":
         parts += [settings.rule, f"seed {settings.seed}"]
-    if settings.schedule != "sequential":
+    if settings.schedule != Settings.schedule:
         parts.append(settings.schedule)
     if not settings.cache:
         parts.append("no cache")
-    if settings.insight:
-        parts.append("insight")
+    if not settings.insight:
+        parts.append("no insight")
     parts.append((f"turn {turns + 1}" if turns else "chat") if settings.chat else "no chat")
     return " · ".join(parts)
