@@ -27,6 +27,7 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.traces.summary import figures_of
 
 VOCABULARY = 12
 END = 11
@@ -35,8 +36,8 @@ END = 11
 class HashContext:
     """Logits that depend on the whole text, so that a wrong rewind shows; extensions are counted."""
 
-    def __init__(self, model: HashModel) -> None:
-        self.model = model
+    def __init__(self, model: HashModel, recomputes: bool = False) -> None:
+        self.model, self.recomputes = model, recomputes
         self.ids: list[int] = []
 
     @property
@@ -74,7 +75,7 @@ class HashModel:
         self.fails_after: int | None = None
 
     def open(self, *, use_cache: bool = True, capacity: int = 0) -> HashContext:
-        return HashContext(self)
+        return HashContext(self, recomputes=not use_cache)
 
     def synchronize(self) -> None:
         pass
@@ -247,6 +248,14 @@ def test_each_token_has_its_own_text_also_when_it_was_refused(
             assert event.texts == tuple(chr(97 + t.id) for t in tokens_of(event.record))
             refused += sum(t.status in (Status.REJECTED, Status.UNVERIFIED) for t in tokens_of(event.record))
     assert refused > 0
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_runs_without_a_cache_say_that_they_recompute(
+    make_engine: Callable[[TinyPair], LocalEngine], cache: bool
+) -> None:
+    figures = figures_of(make_engine(TinyPair()).run("hello", replace(FOUR, cache=cache), never))
+    assert [run.recomputes for run in figures.values()] == [not cache] * 4
 
 
 def test_insight_brings_the_text_of_every_alternative_once(make_engine: Callable[[TinyPair], LocalEngine]) -> None:

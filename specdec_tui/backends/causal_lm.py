@@ -201,6 +201,8 @@ def _differ(one: torch.Tensor, other: torch.Tensor) -> float:
 class CachedContext:
     """A sequence whose keys and values are kept."""
 
+    recomputes = False
+
     def __init__(self, model: TransformersModel, cache: RewindableCache) -> None:
         self._model, self._cache, self._length = model, cache, 0
 
@@ -235,6 +237,8 @@ class Recomputing(Protocol):
 
 class RecomputedContext:
     """A sequence of which only the ids are kept: every extension computes all of it."""
+
+    recomputes = True
 
     def __init__(self, model: Recomputing) -> None:
         self._model = model

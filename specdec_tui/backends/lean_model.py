@@ -307,6 +307,8 @@ class LeanModel:
 class LeanContext:
     """A sequence with its keys [layers, key heads, capacity, width] and values [layers, key heads, width, capacity]."""
 
+    recomputes = False
+
     def __init__(self, model: LeanModel, capacity: int) -> None:
         self._model, self._length = model, 0
         self._capacity = 0

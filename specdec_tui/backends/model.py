@@ -31,6 +31,11 @@ class ModelContext(Protocol):
         """Tokens held."""
         ...
 
+    @property
+    def recomputes(self) -> bool:
+        """Whether every extension computes the whole sequence again, because nothing of it is kept."""
+        ...
+
     def extend(self, ids: Sequence[int], keep: int) -> torch.Tensor:
         """Append `ids` and return the logits after each of the last `keep` of them.
 

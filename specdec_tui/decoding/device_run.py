@@ -237,7 +237,7 @@ class DeviceRun(Run):
         seen = self._seen(scores, Proposal())[0]
         token = self._emitted(first, Status.SAMPLED, 0, float(scores[0][first]), seen)
         making, self.program.seconds = self.program.seconds, 0.0
-        return PrefillDone(token, seconds, making)
+        return PrefillDone(token, seconds, making, captured=True)
 
     def _play(self, number: int) -> Iterator[Record]:
         if self.program is None:

@@ -39,6 +39,8 @@ class RunFigures:
         # Kept in order, so that a median costs nothing however long the run.
         self._verify_times: dict[int, list[float]] = {}
         self._draft_times: list[float] = []
+        self._drafting_times: dict[int, list[float]] = {}
+        self._captured = self._recomputes = False
         self._round_tokens = 0
         self._end: RunEnded | None = None
 
@@ -51,6 +53,8 @@ class RunFigures:
                 self._start = record
             case PrefillDone(token=token, seconds=seconds, capture_seconds=capturing):
                 self._prefill_seconds, self._capture_seconds = seconds, capturing
+                self._captured = record.captured or capturing > 0
+                self._recomputes = record.recomputes
                 self._prefill_tokens = 0 if token is None else 1
             case RunEnded():
                 self._end = record
@@ -71,6 +75,7 @@ class RunFigures:
             self._accepted_lengths.extend([0] * (accepted + 1 - len(self._accepted_lengths)))
             self._accepted_lengths[accepted] += 1
             insort(self._draft_times, record.draft_seconds / drafts)
+        insort(self._drafting_times.setdefault(drafts, []), record.draft_seconds)
         insort(self._verify_times.setdefault(drafts, []), record.verify_seconds + record.other_seconds)
         new_tokens = accepted + (record.emitted is not None)
         self._tokens_per_round.append(new_tokens)
@@ -213,11 +218,27 @@ class RunFigures:
         """Median of the target's side (pass and draws) of rounds with exactly `drafts` drafts; None without any."""
         return _median(self._verify_times.get(drafts, ()))
 
+    def drafting_seconds(self, drafts: int) -> float | None:
+        """Median of the drafting of rounds with exactly `drafts` drafts; None without any."""
+        return _median(self._drafting_times.get(drafts, ()))
+
     @property
-    def verify_mean_seconds(self) -> float | None:
-        """Mean of the target's side of a round: the median per number of drafts, weighted by how often it came up."""
-        total = sum(len(times) * (_median(times) or 0.0) for times in self._verify_times.values())
-        return _ratio(total, self.rounds)
+    def draft_counts(self) -> dict[int, int]:
+        """Number of drafts -> how many rounds had so many; 0 where the drafter had nothing."""
+        return {drafts: len(times) for drafts, times in sorted(self._verify_times.items())}
+
+    @property
+    def pads(self) -> bool:
+        """Whether passes of rounds without drafts are over as many tokens as all others: captured programs."""
+        return self._captured and bool(self.gamma) and bool(self._drafted)
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether every target pass computes the whole text again (no cache, or a state that cannot be rewound).
+
+        Then more tokens per pass save more than they would of a model that keeps what it computed.
+        """
+        return self._recomputes
 
     @property
     def end(self) -> RunEnded | None:
@@ -298,16 +319,44 @@ def verify_ratio(run: RunFigures, baseline: RunFigures) -> float | None:
     return full / step if step and full is not None else None
 
 
-def prediction(run: RunFigures, baseline: RunFigures) -> float | None:
-    """The predicted speedup of a finished run, from its own α and costs.
+def tokens_expected(run: RunFigures) -> float | None:
+    """Tokens of a mean round, from how drafts fared at each place of a round and how many there were of them.
 
-    Model-free drafters often propose fewer than γ tokens or none, so γ is the mean number of
-    drafts per round and v the mean target pass, over the same rounds. What the prediction leaves
-    out (bookkeeping, acceptance that changes along the block) is the gap to the measured speedup.
-    None when α or c cannot be measured.
+    1 + Σ_n f(n) Σ_{i≤n} a(1)·…·a(i): f(n) is the share of rounds with n drafts, a(i) the share of i-th
+    drafts accepted where all before them were, over rounds of every length. None without a judged draft.
     """
-    alpha, gamma, cost = run.acceptance_rate, run.drafts_per_round, cost_ratio(run, baseline)
-    step, verify = baseline.verify_step_seconds(0), run.verify_mean_seconds
-    if alpha is None or gamma is None or cost is None or not step or not verify:
+    if not run.judged:
         return None
-    return predicted_speedup(alpha, gamma, cost, verify / step)
+    kept, reached = [0.0], 1.0
+    for rate in run.conditional_acceptance:
+        reached *= rate or 0.0
+        kept.append(kept[-1] + reached)
+    return 1 + sum(count * kept[drafts] for drafts, count in run.draft_counts.items()) / run.rounds
+
+
+def prediction(run: RunFigures, baseline: RunFigures) -> float | None:
+    """The speedup to be expected of a run's rounds: `tokens_expected` over the cost of a mean round in target steps.
+
+    Modelled: how many tokens come out. A draft is taken to fare the same at its place of the round,
+    however many follow it and whenever the round is. Measured: how many drafts rounds had, and medians
+    of what drafting and the target's side (pass, draws, updates) take for each number of drafts, and of
+    a plain step of the baseline. Medians, so what one hiccup took is in the speedup and not in here.
+
+    With one α for all places and γ drafts in every round this is `predicted_speedup`. None without a
+    judged draft, or a plain step to compare with.
+    """
+    step, tokens = baseline.verify_step_seconds(0), tokens_expected(run)
+    if not step or tokens is None:
+        return None
+    counts = run.draft_counts
+    costs = (
+        count * ((run.drafting_seconds(n) or 0.0) + (run.verify_step_seconds(n) or 0.0)) for n, count in counts.items()
+    )
+    mean = sum(costs) / run.rounds
+    return tokens * step / mean if mean >= LEAST_SECONDS else None
+
+
+def remainder(run: RunFigures, baseline: RunFigures) -> float | None:
+    """By how much the measured speedup is above the predicted one, as a share of that; below it is negative."""
+    measured, expected = speedup(baseline, run), prediction(run, baseline)
+    return measured / expected - 1 if measured and expected else None

@@ -94,11 +94,15 @@ class PrefillDone:
 
     `seconds` is the whole prefill, target and drafter. `capture_seconds` is what making the run's
     programs took before the clock ran, now or ahead: 0 where there are none, or a run had them already.
+    `captured`: rounds are played as programs, whose passes are over γ+1 tokens however few drafts there
+    are. `recomputes`: every pass of the target computes the whole text again.
     """
 
     token: Token | None
     seconds: float
     capture_seconds: float = 0.0
+    captured: bool = False
+    recomputes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,8 +124,10 @@ def _parts(run: RunFigures, baseline: RunFigures) -> list[_Part]:
         begin, end = (theirs.rounds_within(ours.tokens_after(edge)) for edge in (first, last))
         target = theirs.plain_passes(begin, end)
         if target.seconds >= LEAST_SECONDS:
-            passes = ours.plain_passes(first, last), ours.wide_passes(first, last)
-            found.append(_Part(ours.rounds_by_drafts(first, last), *passes, target))
+            plain, wide = ours.plain_passes(first, last), ours.wide_passes(first, last)
+            if run.pads:
+                plain, wide = Passes(0, 0.0), Passes(plain.count + wide.count, plain.seconds + wide.seconds)
+            found.append(_Part(ours.rounds_by_drafts(first, last), plain, wide, target))
     return found
 
 

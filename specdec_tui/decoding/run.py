@@ -156,7 +156,8 @@ class Run:
         self._synchronize()
         seconds = self.clock() - begin
         seen = insights(scores, (), greedy=self.sampler.is_greedy)[0] if self.insight else None
-        return PrefillDone(self._emitted(first, Status.SAMPLED, 0, float(scores[0][first]), seen), seconds)
+        token = self._emitted(first, Status.SAMPLED, 0, float(scores[0][first]), seen)
+        return PrefillDone(token, seconds, recomputes=self.context.recomputes)
 
     def _read_prompt(self, context: ModelContext, use_cache: bool) -> torch.Tensor:
         """Logits [1, vocab_size] behind the prompt. On the CPU `Stopped`, when cancelled, within a piece of it."""

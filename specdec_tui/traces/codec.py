@@ -139,9 +139,12 @@ class _Prefill(_TokensLine, tag="prefill_done", kw_only=True):
     token: _Token | None = None
     seconds: Seconds
     capture_seconds: Seconds = 0.0
+    captured: bool = False
+    recomputes: bool = False
 
     def record(self) -> PrefillDone:
-        return PrefillDone(_token(self.token), self.seconds or 0.0, self.capture_seconds or 0.0)
+        seconds = self.seconds or 0.0, self.capture_seconds or 0.0
+        return PrefillDone(_token(self.token), *seconds, self.captured, self.recomputes)
 
 
 class _Proposed(_TokensLine, tag="drafts_proposed", kw_only=True):
@@ -256,6 +259,7 @@ def _encode_step(step: Step) -> dict[str, Any]:
         case PrefillDone(token=token):
             table["token"] = None if token is None else encode_token(token)
             table |= {"seconds": record.seconds, "capture_seconds": record.capture_seconds}
+            table |= {name: True for name in ("captured", "recomputes") if getattr(record, name)}
         case DraftsProposed():
             table |= {"round": record.round, "drafts": [encode_token(token) for token in record.drafts]}
         case RoundVerified(emitted=emitted):

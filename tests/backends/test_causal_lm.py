@@ -75,12 +75,13 @@ def test_the_window_of_the_sliding_models_really_hides_what_is_out_of_reach() ->
 
 @pytest.mark.parametrize("kind", ATTENTION_KINDS)
 def test_attention_models_keep_a_cache(kind: str) -> None:
-    assert TransformersModel(tiny_model(kind)).rewindable
+    model = TransformersModel(tiny_model(kind))
+    assert model.rewindable and not model.open().recomputes
 
 
 def test_a_recurrent_state_is_not_taken_for_a_cache() -> None:
     model = TransformersModel(tiny_model("mamba"))
-    assert not model.rewindable
+    assert not model.rewindable and model.open().recomputes
 
 
 def test_a_config_with_linear_attention_layers_is_refused_a_cache() -> None:

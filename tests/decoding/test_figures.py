@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from specdec_tui.decoding import figures
@@ -127,10 +129,55 @@ def test_predicted_speedup_pays_for_drafts_and_for_the_wider_pass() -> None:
     assert figures.predicted_speedup(1.0, 3, 0.0, 1.0) == 4
 
 
-def test_prediction_uses_mean_drafts_and_the_mean_pass_of_the_same_rounds() -> None:
-    verify = (3 * 1.3 + 0.6 + 7.1) / 5
-    expected = figures.predicted_speedup(6 / 8, 11 / 5, 0.1 / 1.1, verify / 1.1)
-    assert figures.prediction(RUN, BASELINE) == pytest.approx(expected)
+def test_tokens_expected_follow_each_place_of_a_round_and_the_lengths_drafted() -> None:
+    # Accepted where all before were: 3/4, 2/3, 1; drafts of the rounds: 3, 3, 3, 0, 2.
+    kept = (3 / 4, 3 / 4 * 2 / 3, 3 / 4 * 2 / 3 * 1)
+    assert figures.tokens_expected(RUN) == pytest.approx(1 + (3 * sum(kept) + sum(kept[:2])) / 5)
+    assert RUN.draft_counts == {0: 1, 2: 1, 3: 3}
+
+
+def test_prediction_costs_a_round_by_medians_of_rounds_with_as_many_drafts() -> None:
+    cost = (3 * (0.3 + 1.3) + 0.6 + (0.2 + 7.1)) / 5
+    expected = figures.tokens_expected(RUN)
+    assert expected is not None
+    assert figures.prediction(RUN, BASELINE) == pytest.approx(expected * 1.1 / cost)
+
+
+def test_prediction_holds_for_drafts_of_many_lengths_and_rounds_without_any() -> None:
+    """As a look-up has them: one α and a mean number of drafts expect a quarter more than comes."""
+    dice, rounds = Random(5), []
+    for number in range(400):
+        drafts = dice.choice((0, 0, 0, 1, 2, 8))
+        accepted = 0
+        while accepted < drafts and dice.random() < (0.3, 0.6, 0.9, 0.95)[min(accepted, 3)]:
+            accepted += 1
+        fates = "a" * accepted + "r" * (drafts > accepted)
+        rounds.append(round_of(number, fates.ljust(drafts, "u"), (0.0, 1 + 0.02 * drafts, 0.01)))
+    run = figures_of(*rounds, gamma=8)
+    baseline = figures_of(*(round_of(i, "", (0.0, 1.0, 0.0)) for i in range(run.new_tokens)), strategy="target")
+    measured, alpha, gamma = figures.speedup(baseline, run), run.acceptance_rate, run.drafted / run.rounds
+    assert measured is not None and alpha is not None
+    assert figures.predicted_speedup(alpha, gamma, 0.0, 1.05) > 1.2 * measured
+    assert figures.prediction(run, baseline) == pytest.approx(measured, rel=0.03)
+    assert figures.remainder(run, baseline) == pytest.approx(0, abs=0.03)
+
+
+def test_a_hiccup_is_in_the_remainder_and_not_in_the_prediction() -> None:
+    rounds = [round_of(i, "aaa", (0.3, 9.0 if i == 4 else 1.5, 0.0)) for i in range(5)]
+    baseline = figures_of(*(round_of(i, "", (0.0, 1.0, 0.0)) for i in range(20)))
+    assert figures.prediction(figures_of(*rounds), baseline) == pytest.approx(4 / 1.8)
+    assert figures.remainder(figures_of(*rounds), baseline) == pytest.approx(1.8 * 5 / 16.5 - 1)
+
+
+def test_speedup_compares_the_text_that_both_have() -> None:
+    """Passes that grow with the text: a run that is still short is not held against the target's long end."""
+    baseline = figures_of(*(round_of(i, "", (0.0, 1.0 + i, 0.0)) for i in range(40)))
+    early = figures_of(*(round_of(i, "", (0.0, 1.0 + i, 0.0)) for i in range(10)))
+    assert figures.speedup(baseline, early) == pytest.approx(1)
+    # Its last round reaches one token beyond: half of that token's round counts.
+    reaching = figures_of(round_of(0, "a", (0, 2.0, 0)), round_of(1, "a", (0, 3.0, 0)))
+    three = figures_of(*(round_of(i, "", (0.0, 1.0, 0.0)) for i in range(3)))
+    assert figures.speedup(three, reaching) == pytest.approx(3 / (2 + 1.5))
 
 
 def test_prediction_meets_the_measured_speedup_where_its_assumptions_hold() -> None:

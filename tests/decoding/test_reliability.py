@@ -170,6 +170,17 @@ def test_passes_that_cost_more_the_longer_the_text_are_no_disturbance() -> None:
     assert judged(early, target(slow=growing)).word == "steady"
 
 
+def test_captured_rounds_always_verify_the_full_width_so_their_plain_ones_may_cost_more() -> None:
+    run = drafting("lookup", step=0.036, wide=1.0)
+    assert judged(run, target()).word == "disturbed"
+    captured = RunFigures()
+    captured.add(RunStarted("lookup", 7, GAMMA, 999))
+    captured.add(PrefillDone(Token(1, Status.SAMPLED, 0), 0.5, captured=True))
+    for record in run.course.latest():
+        captured.add(record)
+    assert captured.pads and judged(captured, target()).word == "steady"
+
+
 def test_three_plain_rounds_with_a_hiccup_among_them_are_no_evidence() -> None:
     run = drafting("speculative", share=1.0, acceptance=0.7, draft=0.004)
     for number in range(3):

@@ -18,6 +18,8 @@ GREEDY = Sampler("greedy")
 class FunctionContext:
     """The tokens of a `FunctionModel`; refuses what a real cache would have to refuse."""
 
+    recomputes = False
+
     def __init__(self, model: FunctionModel) -> None:
         self.model = model
         self.ids: list[int] = []

@@ -50,7 +50,7 @@ def full_events(strategy: str = "speculative") -> tuple[Event, ...]:
         Step(strategy, RunStarted(strategy, 12, 3, 64), prompt_text="<user>Why?\n"),
         Step(strategy, Capturing()),
         Step(strategy, Notice("fewer drafts: [/b] the drafter's context is full")),
-        Step(strategy, PrefillDone(Token(5, Status.SAMPLED, 0, p=1.0), 0.123456789012345, 2.5), ("Since",)),
+        Step(strategy, PrefillDone(Token(5, Status.SAMPLED, 0, p=1.0), 0.123456789012345, 2.5, True, True), ("Since",)),
         Step(strategy, DraftsProposed(0, drafts([Status.PENDING] * 3)), (" the", "\u2028x", "")),
         Step(
             strategy,
