@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.notifications import SeverityLevel
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 import specdec_tui
 from specdec_tui.backends.pair import PairInfo, Progress
@@ -34,6 +34,7 @@ from specdec_tui.tui.app.stage import Stage
 from specdec_tui.tui.app.texts import Texts
 from specdec_tui.tui.app.themes import THEMES, TOKEN_DEFAULTS
 from specdec_tui.tui.commands.dialog import Answer, Dialog
+from specdec_tui.tui.commands.footer import Footer, Place
 from specdec_tui.tui.commands.header import Header, State, one_row
 from specdec_tui.tui.commands.palette import Palette
 from specdec_tui.tui.commands.palette_rows import Act, Change, Row, rows_for
@@ -80,6 +81,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     CSS_PATH = _stylesheet()
     ENABLE_COMMAND_PALETTE = False
+    ESCAPE_TO_MINIMIZE = False  # it is one of the steps out
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-medium"), (BESIDE, "-broad"), (WIDE, "-wide")]
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, ANYWHERE)]
 
@@ -119,7 +121,8 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         yield self.table
         yield Legend()
         yield self.prompt_box
-        yield Footer(compact=True)
+        self.footer = Footer()
+        yield self.footer
 
     def on_mount(self) -> None:
         for theme in THEMES:
@@ -158,6 +161,37 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.prompt_box.border_subtitle = f"trace: {summary(trace.header.run_settings())}"
         else:
             self.prompt_box.border_subtitle = summary(self.settings, self.runs.turns)
+
+        self.show_keys()
+
+    def show_keys(self) -> None:
+        """The keys that matter where the focus is now."""
+        self.footer.place = self._place
+
+    @property
+    def _place(self) -> Place:
+        at_work = self.runs.running or bool(self.runs.waiting)
+        if self.prompt_box.has_focus:
+            return "prompt at work" if at_work else "prompt"
+        if self.side_bar is not None and self.side_bar.has_focus_within:
+            return "side bar"
+        if any(bar.has_focus_within for bar in self.query(FindBar)):
+            return "search"
+        if self.grid.focused is not None and self.grid.focused.inspecting:
+            return "inspector"
+        if self.racing.race is not None:
+            return "race"
+        if at_work:
+            return "at work"
+        if self.recordings.trace is None:
+            return "panes"
+        return "trace" if self._state == "trace" else "after a run"
+
+    def on_descendant_focus(self) -> None:
+        self.show_keys()
+
+    def on_descendant_blur(self) -> None:
+        self.show_keys()
 
     def show_clock(self) -> None:
         runs = self.runs
@@ -308,6 +342,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     def on_cursor_pane_pointed(self, message: CursorPane.Pointed) -> None:
         assert isinstance(message.pane, StrategyPane)
         self.inspection.pointed(message.pane)
+        self.show_keys()
 
     def on_cursor_pane_turned(self, message: CursorPane.Turned) -> None:
         self.inspection.turn(message.by)
@@ -317,9 +352,6 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def on_side_bar_refused(self, message: SideBar.Refused) -> None:
         self.say(message.reason, "error")
-
-    def on_side_bar_left(self) -> None:
-        self.action_toggle_side_bar()
 
     # Actions: one for each row of the table of commands
 
@@ -376,13 +408,46 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.minimise()
         self.prompt_box.focus()
 
+    def action_step_out(self) -> None:
+        """One step out of what is open, the innermost first. Dialogs and the prompt box do so themselves."""
+        for bar in self.query(FindBar):
+            bar.action_close()
+            return
+        if self.inspection.close():
+            return
+        if self.side_bar is not None:
+            self._close_side_bar()
+        elif self.screen.maximized is not None:
+            self.minimise()
+        elif self.grid.focused is not None:
+            self.screen.set_focus(None)
+        elif self.racing.race is not None:
+            self.action_race()
+
+    def action_next_pane(self, by: int) -> None:
+        self._go_to(self.grid.neighbour(by))
+
+    def action_go_to_pane(self, name: str) -> None:
+        pane = self.grid.panes[name]
+        if pane.display:
+            self._go_to(pane)
+        else:
+            self.say(f"{name} is not shown: {pane.number} brings it")
+
+    def _go_to(self, pane: StrategyPane) -> None:
+        maximised = self.screen.maximized is not None
+        self.minimise()
+        self.grid.go_to(pane.strategy)
+        self.inspection.move_to(pane)
+        if maximised:
+            self.screen.maximize(pane, container=False)
+
     def action_cycle_view(self, view: str = "") -> None:
         """The next view or a named one; in the focused pane alone, or in all when none has the focus."""
         if view and view not in VIEWS:
             self.say(f"view: '{view}' is not valid: give one of {', '.join(VIEWS)}", "error")
             return
-        focused = [pane for pane in self.grid.shown if pane.has_focus_within]
-        for pane in focused or self.grid.shown:
+        for pane in [self.grid.focused] if self.grid.focused is not None else self.grid.shown:
             if view:
                 pane.view = view
             else:
@@ -400,10 +465,17 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.table.display = self.table.display and self.size.width >= NARROW
             self.body.mount(self.side_bar)
         else:
-            self.side_bar.remove()
-            self.side_bar = None
+            self._close_side_bar()
+
+    def _close_side_bar(self) -> None:
+        """Whoever is in it goes back to where it was opened from."""
+        if self.side_bar is None:
+            return
+        if self.side_bar.has_focus_within:
             back = self._left_for_side_bar
-            (self.prompt_box if back is None or not back.is_attached else back).focus()
+            self.screen.set_focus(back if back is not None and back.focusable else None)
+        self.side_bar.remove()
+        self.side_bar = None
 
     def action_toggle_maximise(self) -> None:
         if self.screen.maximized is not None:
@@ -412,11 +484,6 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             pane = self.grid.current
             pane.focus()
             self.screen.maximize(pane, container=False)
-
-    @property
-    def escape_to_minimize(self) -> bool:
-        """Escape closes what is open in a maximised pane first."""
-        return super().escape_to_minimize and not self.query(FindBar)
 
     def action_commands(self) -> None:
         def chosen(row: Row) -> None:

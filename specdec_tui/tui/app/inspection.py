@@ -51,6 +51,22 @@ class Inspection:
         else:
             self._screen.say("Nothing to inspect yet: run a prompt first")
 
+    def close(self) -> bool:
+        """Stop inspecting; False when nothing was inspected."""
+        inspected = [pane for pane in self._screen.all_panes if pane.inspecting]
+        for pane in inspected:
+            pane.close_inspector()
+        return bool(inspected)
+
+    def move_to(self, pane: StrategyPane) -> None:
+        """Where one pane is inspected: inspect another one instead, at the same place of the text."""
+        inspected = next((pane for pane in self._screen.all_panes if pane.inspecting), None)
+        if inspected is None or inspected is pane or pane.run_log.last() is None:
+            return
+        place = inspected.cursor
+        token = inspected.run_log.token(place) if place is not None and inspected.run_log.holds(place) else None
+        pane.inspect(None if token is None else pane.run_log.find(token.position))
+
     def pointed(self, pane: StrategyPane) -> None:
         """The cursor of a pane has moved, come or gone."""
         if not pane.inspecting:

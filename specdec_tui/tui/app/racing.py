@@ -84,7 +84,7 @@ class Racing:
             else:
                 self._give_up()
         elif trace is None:
-            self._screen.say("Nothing has run yet: type a prompt first, or open a trace (h)")
+            self._screen.say("Nothing has run yet: type a prompt first, or open a trace (H)")
         elif not (race := Race(trace.events, wanted)).length:
             self._screen.say("The run has no clock readings: there is nothing to race")
         else:

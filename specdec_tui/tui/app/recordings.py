@@ -185,7 +185,7 @@ class Recordings:
             self._screen.say(
                 "The run is still at work: export it when it has ended"
                 if running
-                else "Nothing to export yet: run a prompt first, or open a trace (h)"
+                else "Nothing to export yet: run a prompt first, or open a trace (H)"
             )
             return
         kind, _, name = words.strip().partition(" ")

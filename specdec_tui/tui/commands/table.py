@@ -27,15 +27,18 @@ PROMPT = "prompt"
 
 INSPECT = "inspect"
 """Scope of keys that count in a pane while one of its tokens is inspected."""
+FIND = "find"
+"""Scope of keys that count in the line that finds text."""
+SIDE_BAR = "side bar"
+"""Scope of keys that count in the side bar."""
 
 
 @dataclass(frozen=True)
 class Command:
     """`name` is typed in the palette, `action` is an action of the app.
 
-    `keys` are Textual's key names, comma separated. `footer` is the label at the bottom of the
-    screen (none: not shown); neighbours with the same `group` share that as their label. In the
-    palette an `argument` may follow the name (`values` are suggestions); the action then gets it as text.
+    `keys` are Textual's key names, comma separated. In the palette an `argument` may follow the name
+    (`values` are suggestions); the action then gets it as text.
     """
 
     name: str
@@ -43,8 +46,6 @@ class Command:
     action: str
     keys: str = ""
     scope: str = APP
-    footer: str = ""
-    group: str = ""
     in_palette: bool = True
     argument: str = ""
     values: tuple[str, ...] = ()
@@ -65,9 +66,19 @@ def _toggles() -> tuple[Command, ...]:
             f"switch the strategy {name} on or off",
             f"toggle_strategy('{name}')",
             str(number),
-            group="Strategies",
         )
         for number, name in enumerate(STRATEGIES, 1)
+    )
+
+
+def _pane_goers() -> tuple[Command, ...]:
+    return (
+        Command("next pane", "go to the next pane", "next_pane(1)", "tab"),
+        Command("previous pane", "go to the previous pane", "next_pane(-1)", "shift+tab"),
+        *(
+            Command(f"go to {name}", f"go to the pane of {name}", f"go_to_pane('{name}')", f"alt+{number}")
+            for number, name in enumerate(STRATEGIES, 1)
+        ),
     )
 
 
@@ -101,64 +112,68 @@ def _cursor_moves() -> tuple[Command, ...]:
 
 # Nothing destructive may come first: `enter` on the freshly opened palette runs the first row.
 COMMANDS: tuple[Command, ...] = (
-    Command("help", "keys, commands and settings", "help", "f1", ANYWHERE, footer="Help"),
-    Command("run", "run the prompt in the box", "submit", "enter", PROMPT, footer="Run"),
-    Command("new line", "begin a new line", "newline", "ctrl+j", PROMPT, footer="New line", in_palette=False),
+    Command("help", "keys, commands and settings", "help", "f1", ANYWHERE),
+    Command("help on a plain key", "the same help", "help", "h,question_mark", in_palette=False),
+    Command("run", "run the prompt in the box", "submit", "enter", PROMPT),
+    Command("new line", "begin a new line", "newline", "ctrl+j", PROMPT, in_palette=False),
     Command("earlier prompts", "search the prompts you have run before", "earlier_prompts", "ctrl+r", PROMPT),
-    Command("panes", "leave the prompt box", "leave_prompt", "escape", PROMPT, footer="Panes", in_palette=False),
-    Command("prompt", "go to the prompt box", "focus_prompt", "slash", footer="Prompt"),
+    Command("panes", "leave the prompt box", "leave_prompt", "escape", PROMPT, in_palette=False),
+    Command("prompt", "go to the prompt box", "focus_prompt", "slash"),
     *_toggles(),
-    Command("run again", "run the last prompt again", "run_again", "r", footer="Again"),
+    *_pane_goers(),
+    Command("run again", "run the last prompt again", "run_again", "r"),
     Command(
         "view",
         f"next view: {', '.join(VIEWS)}",
         "cycle_view",
         "v",
-        footer="View",
         argument="one of " + ", ".join(VIEWS),
         values=VIEWS,
     ),
-    Command("inspect", "look into one token: chances, draw, alternatives", "inspect", "i", footer="Inspect"),
+    Command("inspect", "look into one token: chances, draw, alternatives", "inspect", "i"),
     Command("find", "find text in the current pane", "find", "f,ctrl+f"),
     Command("copy", "copy the current pane's answer, or what is selected in it", "copy", "y"),
-    Command("table", "show or hide the comparison table", "toggle_table", "t", footer="Table"),
-    Command("more drafts", "one more draft token per round", "change_gamma(1)", "plus,equals_sign", group="γ"),
-    Command("fewer drafts", "one draft token less per round", "change_gamma(-1)", "minus", group="γ"),
+    Command("table", "show or hide the comparison table", "toggle_table", "t"),
+    Command("more drafts", "one more draft token per round", "change_gamma(1)", "plus,equals_sign"),
+    Command("fewer drafts", "one draft token less per round", "change_gamma(-1)", "minus"),
     Command(
         "race",
         "play the finished panes together in true time, and end it",
         "race",
         "R",
-        footer="Race",
         argument="a speed: 1 is true time, 0.1 ten times slower",
         values=("1", "0.1", "0.25", "0.5", "2", "4"),
     ),
     Command("slower race", "half the speed of the race", "race_speed(-1)", "comma"),
     Command("faster race", "twice the speed of the race", "race_speed(1)", "full_stop"),
-    Command("history", "runs that were kept: open, race, compare, export, delete", "history", "h", footer="History"),
+    Command("history", "runs that were kept: open, race, compare, export, delete", "history", "H"),
     Command("open trace", "open a trace file", "open_trace", argument="a file", in_palette=True),
     Command(
         "export",
         "write what the panes show to a file",
         "export",
         "e",
-        footer="Export",
         argument="json, csv, svg or html, and a file",
         values=EXPORTS,
     ),
-    Command("models", "choose and load a pair of models", "models", "m", footer="Models"),
-    Command("settings", "show or hide the side bar", "toggle_side_bar", "s", footer="Settings"),
-    Command("maximise", "one pane on the whole screen, and back", "toggle_maximise", "z", footer="Max"),
-    Command("commands", "set anything", "commands", "ctrl+p", ANYWHERE, footer="Commands", in_palette=False),
-    Command("stop", "stop the run and keep its text (pressed again: quit)", "stop_or_quit", "ctrl+c", footer="Stop"),
-    Command("new chat", "forget the conversation", "new_chat", "n", footer="New chat"),
-    Command("quit", "leave the app", "quit", "ctrl+q", ANYWHERE, footer="Quit"),
+    Command("models", "choose and load a pair of models", "models", "m"),
+    Command("settings", "show or hide the side bar", "toggle_side_bar", "s"),
+    Command("maximise", "one pane on the whole screen, and back", "toggle_maximise", "z"),
+    Command("commands", "set anything", "commands", "ctrl+p", ANYWHERE, in_palette=False),
+    Command("stop", "stop the run and keep its text (pressed again: quit)", "stop_or_quit", "ctrl+c"),
+    Command("new chat", "forget the conversation", "new_chat", "n"),
+    Command("quit", "leave the app", "quit", "ctrl+q", ANYWHERE),
     *_cursor_moves(),
-    Command("close inspector", "close the inspector", "close_inspector", "escape", INSPECT, in_palette=False),
+    Command("next match", "the next place where the text is found", "step(1)", "enter,down", FIND, in_palette=False),
+    Command("previous match", "the place before", "step(-1)", "up,shift+enter", FIND, in_palette=False),
+    Command("another text", "find another text", "again", "ctrl+f", FIND, in_palette=False),
+    Command("close the search", "close it and stay there", "close", "escape", FIND, in_palette=False),
+    Command("next setting", "go to the next setting", "app.focus_next", "tab", SIDE_BAR, in_palette=False),
+    Command("previous setting", "go to the one before", "app.focus_previous", "shift+tab", SIDE_BAR, in_palette=False),
+    Command("step out", "out of the search, inspector, side bar, pane or race", "step_out", "escape", in_palette=False),
 )
 
 
-_GROUPS = {name: Binding.Group(name, compact=True) for name in {c.group for c in COMMANDS} - {""}}
 _KEY_NAMES = {
     "plus": "+",
     "minus": "-",
@@ -169,6 +184,13 @@ _KEY_NAMES = {
     "right_square_bracket": "]",
     "comma": ",",
     "full_stop": ".",
+    "question_mark": "?",
+    "left": "←",
+    "right": "→",
+    "up": "↑",
+    "down": "↓",
+    "pagedown": "PgDn",
+    "pageup": "PgUp",
 }
 
 
@@ -183,15 +205,12 @@ def bindings(*scopes: str) -> list[Binding]:
         Binding(
             command.keys,
             command.action,
-            command.footer or command.name,
-            show=bool(command.footer or command.group),
-            key_display=key_names(command)[0].replace("ctrl+", "^"),
+            command.name,
+            show=False,
             priority=command.scope == ANYWHERE,
             tooltip=command.help,
             id=command.id,
-            group=_GROUPS.get(command.group),
         )
-        # Those that count anywhere come first: the footer shows them at any width.
-        for command in sorted(COMMANDS, key=lambda command: command.scope != ANYWHERE)
+        for command in COMMANDS
         if command.keys and command.scope in scopes
     ]

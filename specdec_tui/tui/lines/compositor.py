@@ -9,8 +9,10 @@ from decoding, so this is the difference between watching and slowing down.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 from textual._compositor import ChopsUpdate, Compositor
+from textual.binding import Binding, BindingType
 from textual.errors import NoWidget
 from textual.geometry import Offset, Region
 from textual.screen import Screen
@@ -67,8 +69,10 @@ class SparingCompositor(Compositor):
                 left = [change for change in left if not shown.contains_region(change)]
 
 
-class SparingScreen(Screen[None]):
-    """The app's main screen."""
+class SparingScreen(Screen[None], inherit_bindings=False):
+    """The app's main screen. The keys that walk over all widgets are free for the app."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c,super+c", "screen.copy_text", show=False)]
 
     def __init__(self) -> None:
         super().__init__(id="_default")

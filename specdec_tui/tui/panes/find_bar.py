@@ -6,12 +6,13 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from specdec_tui.tui.commands.table import FIND, bindings
 from specdec_tui.tui.lines.line_view import LineView
 
 # While text arrives, the count is brought up to date as often as it can be read.
@@ -30,12 +31,7 @@ class FindInput(Input):
 class FindBar(Horizontal):
     """Finds while one types; escape closes it and keeps the place."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "step(1)", "Next", key_display="enter"),
-        Binding("up,shift+enter", "step(-1)", "Previous", key_display="↑"),
-        Binding("escape", "close", "Close", key_display="esc"),
-        Binding("ctrl+f", "again", "Another text", show=False, priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(FIND)]
 
     def __init__(self, view: LineView) -> None:
         super().__init__()

@@ -48,15 +48,32 @@ class PaneGrid(VerticalScroll, can_focus=False):
     @property
     def current(self) -> StrategyPane:
         """The pane keys act on: the focused one, else the one that moved last, else the first."""
-        for pane in self.shown:
-            if pane.has_focus_within:
-                return pane
+        if (focused := self.focused) is not None:
+            return focused
         active = self.panes.get(self._active)
         return active if active is not None and active.display else self.shown[0]
 
     @property
     def results(self) -> list[Result]:
         return [Result(name, self.panes[name].figures, self._checked.get(name)) for name in self._took_part]
+
+    @property
+    def focused(self) -> StrategyPane | None:
+        """The pane a person is in."""
+        return next((pane for pane in self.shown if pane.has_focus_within), None)
+
+    def go_to(self, strategy: str) -> None:
+        """Give a shown pane the focus and bring it into sight."""
+        pane = self.panes[strategy]
+        pane.focus()
+        self.scroll_to_widget(pane, animate=False)
+
+    def neighbour(self, by: int) -> StrategyPane:
+        """The next shown pane (1) or the one before (-1), around the ends; from outside: the first or the last."""
+        shown, here = self.shown, self.focused
+        if here is None:
+            return shown[0 if by > 0 else -1]
+        return shown[(shown.index(here) + by) % len(shown)]
 
     def show_only(self, strategies: Iterable[str]) -> None:
         """Show the panes of `strategies` and hide the others."""
@@ -101,7 +118,7 @@ class PaneGrid(VerticalScroll, can_focus=False):
 
     def show_start(self) -> None:
         """Scroll to the first pane, unless the user is in one."""
-        if not any(pane.has_focus_within for pane in self.shown):
+        if self.focused is None:
             self.call_after_refresh(self.scroll_home, animate=False)
 
     def abandon(self, error: str) -> list[Step]:
@@ -128,14 +145,13 @@ class PaneGrid(VerticalScroll, can_focus=False):
         """Keep the pane at work on the screen where not all fit, unless the user is in a pane."""
         began = any(isinstance(step.record, RunStarted) for step in steps)
         self._active = strategy
-        if began and self.max_scroll_y and not any(pane.has_focus_within for pane in self.shown):
+        if began and self.max_scroll_y and self.focused is None:
             self.scroll_to_widget(self.panes[strategy], animate=False)
 
     def on_resize(self, event: events.Resize) -> None:
         self._arrange()
-        focused = next((pane for pane in self.shown if pane.has_focus_within), None)
-        if focused is not None:
-            self.call_after_refresh(self.scroll_to_widget, focused, animate=False)
+        if self.focused is not None:
+            self.call_after_refresh(self.scroll_to_widget, self.focused, animate=False)
 
     def _arrange(self) -> None:
         """Columns from the app's width, rows that fill the height but stay readable (else it scrolls)."""

@@ -12,13 +12,15 @@ from textual.widgets import Static
 
 from specdec_tui.settings import FIELDS, flag_of
 from specdec_tui.tui.commands.dialog import Dialog
-from specdec_tui.tui.commands.table import ANYWHERE, APP, COMMANDS, INSPECT, PROMPT, key_names
+from specdec_tui.tui.commands.table import ANYWHERE, APP, COMMANDS, FIND, INSPECT, PROMPT, SIDE_BAR, key_names
 
 _SCOPES = {
     PROMPT: "In the prompt box",
     ANYWHERE: "Anywhere",
     APP: "Outside the prompt box (escape leaves it, / goes back)",
     INSPECT: "While a token is inspected (i, or a click on a token)",
+    FIND: "While text is looked for (f)",
+    SIDE_BAR: "In the side bar (s)",
 }
 
 
@@ -43,9 +45,9 @@ def _line(left: str, width: int, right: str) -> Content:
 
 
 class HelpScreen(Dialog[None]):
-    """Scrolls with the arrow keys; escape, q or f1 closes it."""
+    """Scrolls with the arrow keys; escape, q, h, ? or f1 closes it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,h,question_mark", "close", show=False)]
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help") as box:

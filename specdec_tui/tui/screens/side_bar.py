@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.events import DescendantBlur
 from textual.message import Message
@@ -26,6 +26,7 @@ from specdec_tui.settings import (
     format_value,
     parse_value,
 )
+from specdec_tui.tui.commands.table import SIDE_BAR, bindings
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Strategies": ("strategies",),
@@ -55,7 +56,7 @@ class Tick(Checkbox):
 class SideBar(VerticalScroll, can_focus=False):
     """Shows `Settings`; posts `Changed` with valid values only, `Refused` with the reason otherwise."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Close settings")]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(SIDE_BAR)]
 
     class Changed(Message):
         def __init__(self, values: Mapping[str, Any]) -> None:
@@ -66,9 +67,6 @@ class SideBar(VerticalScroll, can_focus=False):
         def __init__(self, reason: str) -> None:
             super().__init__()
             self.reason = reason
-
-    class Left(Message):
-        """Escape was pressed in the side bar."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(id="side-bar")
@@ -157,6 +155,3 @@ class SideBar(VerticalScroll, can_focus=False):
             return
         if value != old:
             self.post_message(self.Changed({name: value}))
-
-    def action_leave(self) -> None:
-        self.post_message(self.Left())

@@ -8,7 +8,7 @@ from textual.message import Message
 from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.run_log import Place, RunLog
 
-_CURSOR_ACTIONS = ("move_cursor", "turn_inspector", "close_inspector")
+_CURSOR_ACTIONS = ("move_cursor", "turn_inspector")
 
 
 class CursorPane(Vertical):
@@ -56,9 +56,6 @@ class CursorPane(Vertical):
     def close_inspector(self) -> None:
         self.inspecting = False
         self._point(None)
-
-    def action_close_inspector(self) -> None:
-        self.close_inspector()
 
     def action_turn_inspector(self, by: int) -> None:
         self.post_message(self.Turned(by))

@@ -146,7 +146,7 @@ async def test_the_history_lists_opens_compares_and_deletes() -> None:
         app.preferences.change({"gamma": 2})
         await one_run(pilot, "second prompt")
         await kept(pilot, 2)
-        await pilot.press("h")
+        await pilot.press("H")
         assert isinstance(app.screen, HistoryScreen)
         options = app.screen.query_one(OptionList)
         await until(pilot, lambda: options.option_count == 2)
@@ -165,7 +165,7 @@ async def test_the_history_lists_opens_compares_and_deletes() -> None:
             pilot, lambda: app.recordings.trace is not None and app.recordings.trace.header.prompt == "first prompt"
         )
         assert "first prompt" in str(app.run_line.render())
-        await pilot.press("h")
+        await pilot.press("H")
         await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 2)
         await pilot.press("home", "d")
         assert len(app.recordings.store.entries()) == 2
@@ -181,7 +181,7 @@ async def test_a_damaged_trace_is_listed_with_its_fault_and_never_opened() -> No
     (app.recordings.store.folder / "2026-01-01T00-00-00-broken.jsonl").write_text('{"specdec_tui_trace": 99}\n')
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
-        await pilot.press("escape", "h")
+        await pilot.press("escape", "H")
         options = app.screen.query_one(OptionList)
         await until(pilot, lambda: options.option_count == 1)
         assert "newer" in str(options.get_option_at_index(0).prompt)
@@ -307,7 +307,7 @@ async def test_a_run_that_broke_off_says_so_and_has_its_figures_everywhere(tmp_p
         await pilot.press("escape", "t")
         row = replayed.table.get_row_at(3)
         assert str(row[1]) == f"{pane.figures.decode_tokens_per_second:.1f}" and str(row[-2]) == "0.21"
-        await pilot.press("h")
+        await pilot.press("H")
         history = replayed.screen.query_one(OptionList)
         await until(pilot, lambda: history.option_count == 1)
         assert "not ended" in str(history.get_option_at_index(0).prompt)

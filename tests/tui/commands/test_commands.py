@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from specdec_tui.settings import STRATEGIES
 from specdec_tui.tui.app.app import SpecdecApp
-from specdec_tui.tui.commands.table import ANYWHERE, APP, COMMANDS, INSPECT, PROMPT, bindings
+from specdec_tui.tui.commands.table import ANYWHERE, APP, COMMANDS, FIND, INSPECT, PROMPT, SIDE_BAR, bindings
+from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.prompt.box import PromptBox
 from specdec_tui.tui.screens.help import help_text
@@ -10,16 +11,19 @@ from specdec_tui.tui.screens.help import help_text
 
 def test_every_command_has_an_action() -> None:
     for command in COMMANDS:
-        owner = {PROMPT: PromptBox, INSPECT: StrategyPane}.get(command.scope, SpecdecApp)
-        assert hasattr(owner, f"action_{command.action.partition('(')[0]}"), command.name
+        owners = {PROMPT: PromptBox, INSPECT: StrategyPane, FIND: FindBar}
+        name = command.action.partition("(")[0]
+        owner = SpecdecApp if name.startswith("app.") else owners.get(command.scope, SpecdecApp)
+        assert hasattr(owner, f"action_{name.removeprefix('app.')}"), command.name
 
 
 def test_names_ids_and_keys_are_unique() -> None:
     assert len({command.name for command in COMMANDS}) == len(COMMANDS)
     assert len({command.id for command in COMMANDS}) == len(COMMANDS)
-    for scopes in ((APP, ANYWHERE, PROMPT), (APP, ANYWHERE, INSPECT)):
+    for scopes in ((APP, ANYWHERE, PROMPT), (APP, ANYWHERE, INSPECT), (ANYWHERE, FIND), (ANYWHERE, SIDE_BAR)):
         keys = [key for command in COMMANDS if command.scope in scopes for key in command.keys.split(",") if key]
-        assert len(set(keys)) == len(keys)
+        once = [key for key in keys if key != "escape"]  # it leads out of whatever one is in
+        assert len(set(once)) == len(once)
 
 
 def test_the_keys_of_the_contract_are_bound() -> None:
@@ -28,7 +32,9 @@ def test_the_keys_of_the_contract_are_bound() -> None:
     assert {"v", "i", "t", "plus", "minus", "r", "m", "s", "z", "n", "slash", "escape", "enter"} <= bound
     assert {"f", "ctrl+f", "y", "ctrl+r"} <= bound
     assert {"ctrl+j", "ctrl+p", "ctrl+c", "ctrl+q", "f1"} <= bound
-    assert {"R", "e", "h", "comma", "full_stop"} <= bound
+    assert {"R", "e", "H", "comma", "full_stop"} <= bound
+    assert {"h", "question_mark", "tab", "shift+tab"} <= bound
+    assert {f"alt+{number}" for number in range(1, len(STRATEGIES) + 1)} <= bound
 
 
 def test_every_binding_has_an_id_for_a_users_keymap() -> None:

@@ -91,12 +91,12 @@ async def test_a_config_file_that_cannot_be_saved_is_told_and_survived(config_fi
     assert config_file.read_text() == "gamma = = 1"
 
 
-async def test_escape_closes_the_side_bar_and_goes_back_to_the_prompt() -> None:
+async def test_escape_closes_the_side_bar_and_the_keys_are_the_panes_again() -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("escape", "s", "escape")
         await until(pilot, lambda: not app.query(SideBar))
-        assert app.focused is app.prompt_box
+        assert app.focused is None
 
 
 async def test_closing_gives_the_focus_back_to_where_it_was() -> None:

@@ -1,0 +1,211 @@
+"""The line at the bottom: the few keys that matter where one is, each a button for the mouse.
+
+Not Textual's own: that shows every binding of the focus and cuts what does not fit, and makes its
+widgets anew at each change of the focus. Here it is one line of text, chosen in one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.cells import cell_len
+from textual import events
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from specdec_tui.settings import STRATEGIES
+from specdec_tui.tui.commands.table import COMMANDS, key_names
+
+Place = Literal[
+    "prompt", "prompt at work", "panes", "at work", "after a run", "trace", "race", "inspector", "search", "side bar"
+]
+"""Where a person is, and what they can do there."""
+
+MOST_ENTRIES = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one or more commands are called at the bottom of the screen."""
+
+    label: str
+    commands: tuple[str, ...]
+
+    @property
+    def keys(self) -> list[tuple[str, str]]:
+        """The first key of each command: its name for a person, and Textual's."""
+        found = [_BY_NAME[name] for name in self.commands]
+        return [(key_names(command)[0].replace("ctrl+", "^"), command.keys.split(",")[0]) for command in found]
+
+
+_BY_NAME = {command.name: command for command in COMMANDS}
+
+
+def _entry(label: str, *commands: str) -> Entry:
+    return Entry(label, commands)
+
+
+_STOP = _entry("Stop", "stop")
+_PROMPT = _entry("Prompt", "prompt")
+_PANE = _entry("Pane", "next pane", f"go to {STRATEGIES[0]}")
+_VIEW = _entry("View", "view")
+_INSPECT = _entry("Inspect", "inspect")
+_MENU = _entry("Menu", "commands")
+_HELP = _entry("Help", "help on a plain key")
+_HELP_ANYWHERE = _entry("Help", "help")
+_QUIT = _entry("Quit", "quit")
+
+# What does not fit is left out from the third last on: the menu and the last entry are always there.
+FOOTERS: dict[Place, tuple[Entry, ...]] = {
+    "prompt": (
+        _entry("Run", "run"),
+        _entry("New line", "new line"),
+        _entry("Earlier", "earlier prompts"),
+        _entry("Panes", "panes"),
+        _QUIT,
+        _MENU,
+        _HELP_ANYWHERE,
+    ),
+    "prompt at work": (
+        _STOP,
+        _entry("Run next", "run"),
+        _entry("New line", "new line"),
+        _entry("Panes", "panes"),
+        _MENU,
+        _HELP_ANYWHERE,
+    ),
+    "panes": (
+        _PROMPT,
+        _entry("On/off", *(f"toggle {name}" for name in STRATEGIES)),
+        _entry("Models", "models"),
+        _entry("Settings", "settings"),
+        _entry("History", "history"),
+        _QUIT,
+        _MENU,
+        _HELP,
+    ),
+    "at work": (
+        _STOP,
+        _PROMPT,
+        _PANE,
+        _VIEW,
+        _INSPECT,
+        _entry("Settings", "settings"),
+        _MENU,
+        _HELP,
+    ),
+    "after a run": (
+        _PROMPT,
+        _PANE,
+        _VIEW,
+        _INSPECT,
+        _entry("Again", "run again"),
+        _entry("Race", "race"),
+        _entry("Export", "export"),
+        _MENU,
+        _HELP,
+    ),
+    "trace": (
+        _PANE,
+        _VIEW,
+        _INSPECT,
+        _entry("Race", "race"),
+        _entry("Export", "export"),
+        _entry("Models", "models"),
+        _entry("Table", "table"),
+        _MENU,
+        _HELP,
+    ),
+    "race": (
+        _entry("End", "race"),
+        _entry("Slower", "slower race"),
+        _entry("Faster", "faster race"),
+        _PANE,
+        _VIEW,
+        _INSPECT,
+        _MENU,
+        _HELP,
+    ),
+    "inspector": (
+        _entry("Token", "previous token", "next token"),
+        _entry("Line", "previous line or round", "next line or round"),
+        _entry("Round", "previous round", "next round"),
+        _entry("Page", "next page of the inspector"),
+        _entry("Pane", "next pane"),
+        _VIEW,
+        _entry("Close", "step out"),
+        _MENU,
+        _HELP,
+    ),
+    "search": (
+        _entry("Next", "next match"),
+        _entry("Previous", "previous match"),
+        _entry("Another text", "another text"),
+        _entry("Close", "close the search"),
+    ),
+    "side bar": (
+        _entry("Next", "next setting"),
+        _entry("Close", "step out"),
+        _QUIT,
+        _MENU,
+        _HELP_ANYWHERE,
+    ),
+}
+
+
+def fitting(entries: Sequence[Entry], width: int) -> tuple[list[Entry], int]:
+    """As many entries as fit into `width` cells, and the cells between two of them."""
+    kept = list(entries)
+    while True:
+        cells = sum(map(_cells, kept))
+        for gap in (2, 1):
+            if cells + gap * (len(kept) - 1) <= width:
+                return kept, gap
+        if not kept:
+            return [], 1
+        del kept[max(0, len(kept) - 3)]
+
+
+def _cells(entry: Entry) -> int:
+    return sum(cell_len(name) + 1 for name, _ in entry.keys) + cell_len(entry.label)
+
+
+class Footer(Widget):
+    """Shows the entries of a place."""
+
+    ALLOW_SELECT = False
+
+    place: reactive[Place] = reactive[Place]("prompt")
+
+    def render(self) -> Content:
+        entries, gap = fitting(FOOTERS[self.place], self.content_size.width)
+        parts: list[str | tuple[str, str]] = []
+        for entry in entries:
+            parts += [" " * gap] if parts else []
+            for name, _ in entry.keys:
+                parts += [(name, "bold $footer-key-foreground"), " "]
+            parts.append(entry.label)
+        return Content.assemble(*parts)
+
+    def key_at(self, column: int) -> str:
+        """The key that a click at this column means; empty between two entries."""
+        entries, gap = fitting(FOOTERS[self.place], self.content_size.width)
+        end = 0
+        for entry in entries:
+            keys = entry.keys
+            for index, (name, key) in enumerate(keys):
+                end += cell_len(name) + 1
+                end += cell_len(entry.label) if index == len(keys) - 1 else 0
+                if column < end:
+                    return key
+            end += gap
+            if column < end:
+                return ""
+        return ""
+
+    def on_click(self, event: events.Click) -> None:
+        if key := self.key_at(event.x - self.content_region.x + self.region.x):
+            self.app.simulate_key(key)

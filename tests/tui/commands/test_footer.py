@@ -1,0 +1,96 @@
+"""The line at the bottom: few keys, those that matter here, none of them cut."""
+
+from __future__ import annotations
+
+import pytest
+from rich.cells import cell_len
+from scripted_engine import ScriptedEngine
+from shell import ask, make_app, ready, until
+
+from specdec_tui.settings import Settings
+from specdec_tui.tui.app.app import SpecdecApp
+from specdec_tui.tui.app.recordings import Replay
+from specdec_tui.tui.commands.footer import FOOTERS, MOST_ENTRIES, Place, fitting
+from specdec_tui.tui.commands.palette import Palette
+from specdec_tui.tui.screens.help import HelpScreen
+
+
+def shown(app: SpecdecApp) -> str:
+    return str(app.footer.render())
+
+
+@pytest.mark.parametrize("place", FOOTERS)
+def test_at_80_columns_every_entry_is_whole_and_there_are_nine_at_most(place: Place) -> None:
+    entries = FOOTERS[place]
+    assert len(entries) <= MOST_ENTRIES
+    assert fitting(entries, 80)[0] == list(entries)
+
+
+@pytest.mark.parametrize("place", set(FOOTERS) - {"search"})
+def test_what_does_not_fit_is_left_out_whole_and_menu_and_help_stay(place: Place) -> None:
+    for width in range(18, 80):
+        kept, gap = fitting(FOOTERS[place], width)
+        text = (" " * gap).join(f"{' '.join(name for name, _ in entry.keys)} {entry.label}" for entry in kept)
+        assert cell_len(text) <= width
+        assert [entry.label for entry in kept[-2:]] == ["Menu", "Help"]
+
+
+async def test_the_footer_follows_the_focus_and_what_goes_on() -> None:
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine, max_new_tokens=400)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        assert "enter Run" in shown(app) and "s Settings" not in shown(app)
+        await pilot.press("escape")
+        assert "m Models" in shown(app) and "s Settings" in shown(app)
+        await ask(pilot, "why")
+        await until(pilot, lambda: "^c Stop" in shown(app), "stop is at hand")
+        await pilot.press("escape")
+        assert "^c Stop" in shown(app) and "v View" in shown(app)
+        engine.step(10_000)
+        await until(pilot, lambda: "e Export" in shown(app) and "^c Stop" not in shown(app))
+        assert "tab alt+1 Pane" in shown(app)
+        await pilot.press("i")
+        await until(pilot, lambda: "← → Token" in shown(app))
+        assert "[ ] Round" in shown(app) and "tab Pane" in shown(app)
+        await pilot.press("f")
+        await until(pilot, lambda: "enter Next" in shown(app))
+        await pilot.press("escape", "escape", "escape", "R")
+        await until(pilot, lambda: ", Slower" in shown(app))
+        await pilot.press("R", "s")
+        await until(pilot, lambda: "esc Close" in shown(app) and "tab Next" in shown(app))
+
+
+async def test_in_a_trace_without_models_the_footer_offers_to_load_some() -> None:
+    app = make_app(prompt="why")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.recordings.trace is not None)
+        trace = app.recordings.trace
+    assert trace is not None
+    replayed = SpecdecApp(ScriptedEngine(), Settings(), app.choice, replay=Replay(trace))
+    async with replayed.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "m Models" in shown(replayed) and "R Race" in shown(replayed))
+        assert "Again" not in shown(replayed)
+
+
+async def test_a_click_on_an_entry_presses_its_key() -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        await pilot.press("escape")
+        await pilot.click(app.footer, offset=(shown(app).index("Menu"), 0))
+        await until(pilot, lambda: isinstance(app.screen, Palette))
+        await pilot.press("escape")
+        await pilot.click(app.footer, offset=(shown(app).index("4 5"), 0))
+        await until(pilot, lambda: "ngram" not in app.settings.strategies)
+        await pilot.click(app.footer, offset=(shown(app).index("h Help"), 0))
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+
+
+async def test_a_click_between_two_entries_or_behind_the_last_does_nothing() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 24)) as pilot:
+        await ready(pilot)
+        line = shown(app)
+        assert [app.footer.key_at(column) for column in (line.index("Run") + 3, len(line), 119)] == [""] * 3
+        assert app.footer.key_at(line.index("Run") + 2) == "enter" and app.footer.key_at(0) == "enter"
