@@ -213,6 +213,10 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         return self.runs.choice
 
     @property
+    def shows_another_run(self) -> bool:
+        return self.runs.running or bool(self.recordings.opened)
+
+    @property
     def current_pane(self) -> StrategyPane:
         return self.grid.current
 
@@ -280,7 +284,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         if self.runs.pair is None:
             self.header.pair = trace.header.pair()
         self.runs.last_prompt = trace.header.prompt
-        self.stage.show_whole(trace)
+        self.stage.open(trace)
         self.grid.show_start()
         self.settle()
         if race:
@@ -312,9 +316,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         if "theme" in changed:
             self.theme = self.settings.theme
         self.texts.prompts.keep = self.settings.record
-        if self.runs.running:
-            self.say("Applies to the next run")
-        elif "strategies" in changed:
+        if "strategies" in changed and not self.shows_another_run:
             self.grid.show_only(self.settings.strategies)
         self.runs.prepare()
         self.settle()
@@ -366,10 +368,19 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.say("New chat: the conversation so far is forgotten")
 
     def action_toggle_strategy(self, name: str) -> None:
-        self.preferences.toggle_strategy(name)
+        if self.recordings.opened:
+            self.say(self.stage.toggle_pane(name))
+        else:
+            self.preferences.toggle_strategy(name)
 
     def action_change_gamma(self, step: int) -> None:
-        self.preferences.change_gamma(step)
+        if (trace := self.recordings.trace) is not None and self.recordings.opened:
+            next_step = "m loads models to run it with another" if self.runs.pair is None else "r runs it again"
+            self.say(
+                f"A trace keeps the γ {trace.header.run_settings().gamma} it was made with; {next_step}", "warning"
+            )
+        else:
+            self.preferences.change_gamma(step)
 
     def action_models(self) -> None:
         self.pick_models(self.choice)

@@ -8,10 +8,12 @@ from typing import Any, Protocol
 
 from textual.notifications import SeverityLevel
 
-from specdec_tui.settings import ModelChoice, SettingError, Settings, config_file, parse_value
+from specdec_tui.settings import STRATEGIES, ModelChoice, SettingError, Settings, config_file, parse_value
 from specdec_tui.tui.commands.config_store import save_settings
 
 SETTINGS = frozenset(field.name for field in fields(Settings))
+IMMEDIATE = frozenset(("theme",))
+"""Settings that are no part of a run."""
 
 
 class PreferenceScreen(Protocol):
@@ -20,6 +22,10 @@ class PreferenceScreen(Protocol):
     @property
     def choice(self) -> ModelChoice:
         """The models that are loaded, or were asked for first."""
+
+    @property
+    def shows_another_run(self) -> bool:
+        """Whether the panes show what was begun with settings of its own: a run at work, or an open trace."""
 
     def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
         """Tell a person."""
@@ -41,12 +47,17 @@ class Preferences:
         self._screen = screen
         self.settings = settings
 
-    def change(self, values: Mapping[str, Any]) -> None:
-        """Take over valid values; those of the models lead to a load. A run at work keeps its own."""
+    def change(self, values: Mapping[str, Any], word: str = "") -> None:
+        """Take over valid values; those of the models lead to a load. A run at work and a trace keep their own.
+
+        `word` tells of the change in place of the usual words.
+        """
         own = {name: value for name, value in values.items() if name in SETTINGS}
         if own:
             self.settings = replace(self.settings, **own)
             self._screen.show_settings(own)
+            if word or (self._screen.shows_another_run and set(own) - IMMEDIATE):
+                self._screen.say(word or "Applies to the next run")
             try:
                 save_settings(config_file(), own)
             except SettingError as error:
@@ -58,7 +69,10 @@ class Preferences:
         """Switch a strategy on or off; one stays on."""
         now = set(self.settings.strategies) ^ {name}
         if now:
-            self.change({"strategies": parse_value("strategies", ",".join(now))})
+            when = " from the next run" if self._screen.shows_another_run else ""
+            key = STRATEGIES.index(name) + 1
+            word = f"{name} on{when}" if name in now else f"{name} off{when}; {key} brings it back"
+            self.change({"strategies": parse_value("strategies", ",".join(now))}, word)
         else:
             self._screen.say("At least one strategy stays on", "warning")
 

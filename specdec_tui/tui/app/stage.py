@@ -19,6 +19,7 @@ class Stage:
         self.grid = grid
         self.table = table
         self._at_work = at_work
+        self._hidden: set[str] = set()
 
     @property
     def rows(self) -> list[Row]:
@@ -53,6 +54,7 @@ class Stage:
 
     def begin(self, settings: Settings) -> None:
         """Clear the panes for a run."""
+        self._hidden = set()
         self.grid.begin(settings.strategies, settings.max_new_tokens)
         self.table.display = False
 
@@ -67,10 +69,27 @@ class Stage:
 
     # A run of the past
 
+    def open(self, trace: Trace) -> None:
+        """All of a trace that was not shown before."""
+        self._hidden = set()
+        self.show_whole(trace)
+
+    def toggle_pane(self, name: str) -> str:
+        """Show or hide what a strategy did in a run of the past; one pane stays. Says what has become of it."""
+        shown = {result.strategy for result in self.grid.results} - self._hidden
+        if name not in shown | self._hidden:
+            return f"The trace has no {name}"
+        if shown == {name}:
+            return "At least one pane stays"
+        self._hidden ^= {name}
+        self.grid.show_only(shown ^ {name})
+        return f"{name} hidden; {self.grid.panes[name].number} shows it again" if name in shown else f"{name} shown"
+
     def clear_for(self, trace: Trace) -> None:
         """Empty panes for the strategies of a trace."""
         known = [name for name in trace.strategies if name in STRATEGIES]
         self.grid.begin(known, trace.header.run_settings().max_new_tokens)
+        self.grid.show_only(set(known) - self._hidden)
 
     def deliver(self, events: Sequence[Event]) -> None:
         """Show some of what happened in the trace that the panes were cleared for."""

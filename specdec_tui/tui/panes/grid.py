@@ -78,6 +78,8 @@ class PaneGrid(VerticalScroll, can_focus=False):
     def show_only(self, strategies: Iterable[str]) -> None:
         """Show the panes of `strategies` and hide the others."""
         wanted = set(strategies)
+        if self.focused is not None and self.focused.strategy not in wanted:
+            self.screen.set_focus(None)  # else it would go to some other pane, or to the prompt
         for name, pane in self.panes.items():
             pane.display = name in wanted
             if pane.inspecting and not pane.display:

@@ -228,7 +228,11 @@ async def test_number_keys_toggle_strategies_and_their_panes_keep_their_output()
         assert app.settings.strategies == STRATEGIES
         await pilot.press("4", "5")
         assert [pane.strategy for pane in app.grid.shown] == ["target", "drafter", "speculative"]
-        await pilot.press("4")
+        assert "ngram off; 4 brings it back" in toasts(app)
+        app.grid.panes["speculative"].focus()
+        await pilot.press("3", "4")
+        assert app.focused is None  # the next key is not text for the prompt, nor for another pane
+        assert "speculative off; 3 brings it back" in toasts(app) and "ngram on" in toasts(app)
         assert app.grid.panes["ngram"].display
         assert app.grid.panes["ngram"].plain_text == text_of(24)
 

@@ -241,6 +241,31 @@ async def test_in_a_replay_nothing_runs_and_it_is_said_why(tmp_path: Path) -> No
         assert not replayed.runs.waiting
 
 
+async def test_in_a_replay_digits_show_and_hide_gamma_stays_and_nothing_is_saved(config_file: Path) -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        (path,) = await kept(pilot)
+    replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(read_trace(path)))
+    async with replayed.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: replayed.recordings.trace is not None)
+        await pilot.press("3", "4", "2", "plus", "minus")
+        assert [pane.strategy for pane in replayed.grid.shown] == ["target", "lookup"]
+        said = toasts(replayed)
+        assert "speculative hidden; 3 shows it again" in said and "The trace has no drafter" in said
+        assert any("keeps the γ 4" in text and "m loads models" in text for text in said)
+        replayed.action_race("100")
+        await until(pilot, lambda: replayed.racing.race is None)
+        assert [pane.strategy for pane in replayed.grid.shown] == ["target", "lookup"]
+        await pilot.press("1", "5", "3")
+        assert [pane.strategy for pane in replayed.grid.shown] == ["speculative", "lookup"]
+        await until(pilot, lambda: "At least one pane stays" in toasts(replayed))
+        assert replayed.settings == Settings() and not config_file.exists()
+        replayed.preferences.change({"gamma": 6})  # what is asked for by name is kept, and it is said for when
+        assert "gamma = 6" in config_file.read_text()
+        await until(pilot, lambda: "Applies to the next run" in toasts(replayed))
+
+
 async def test_a_run_under_way_when_the_app_is_left_is_kept() -> None:
     engine = ScriptedEngine(gated=True)
     app = make_app(engine)

@@ -12,6 +12,7 @@ from specdec_tui.tui.app.preferences import Preferences
 
 class Screen:
     choice = ModelChoice(device="cpu", target="old/target")
+    shows_another_run = False
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -61,3 +62,29 @@ def test_half_a_pair_is_completed_before_it_is_loaded_and_a_preset_loads_at_once
         ModelChoice(device="cpu", preset="demo"),
         ModelChoice(device="cpu", target="old/target", dtype="float32"),
     ]
+
+
+def test_a_strategy_switched_off_says_which_key_brings_it_back_and_when_it_counts() -> None:
+    screen = Screen()
+    preferences = Preferences(screen, Settings())
+    preferences.toggle_strategy("ngram")
+    preferences.toggle_strategy("ngram")
+    screen.shows_another_run = True
+    preferences.toggle_strategy("ngram")
+    preferences.toggle_strategy("ngram")
+    assert screen.said == [
+        "ngram off; 4 brings it back",
+        "ngram on",
+        "ngram off from the next run; 4 brings it back",
+        "ngram on from the next run",
+    ]
+
+
+def test_a_change_behind_a_run_or_a_trace_is_told_unless_it_shows_at_once() -> None:
+    screen = Screen()
+    screen.shows_another_run = True
+    preferences = Preferences(screen, Settings())
+    preferences.change({"theme": "specdec-light"})
+    assert screen.said == []
+    preferences.change({"gamma": 6})
+    assert screen.said == ["Applies to the next run"]
