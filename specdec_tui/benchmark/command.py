@@ -15,7 +15,7 @@ from rich.progress import Progress as ProgressBar
 
 from specdec_tui.backends.pair import LoadError, PairInfo, Progress, PromptError, ReportProgress
 from specdec_tui.benchmark.environment import describe_environment
-from specdec_tui.benchmark.report import as_json, as_table, notice_lines
+from specdec_tui.benchmark.report import as_json, as_table, note_lines
 from specdec_tui.benchmark.run import BenchmarkError, Engine, measure
 from specdec_tui.benchmark.statistics import summarize
 from specdec_tui.benchmark.suites import Prompt, builtin_suite, read_suite
@@ -95,7 +95,7 @@ def bench(
             return 0
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(as_table(results, summaries, info))
-    for note in (*info.notes, *notice_lines(results)):
+    for note in (*info.notes, *note_lines(results, summaries)):
         console.print(note, markup=False)
     if json_to is not None:  # last: what was measured has been shown, whatever becomes of the file
         Path(json_to).write_text(text + "\n", encoding="utf-8")

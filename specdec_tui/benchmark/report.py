@@ -10,12 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_tui.backends.pair import PairInfo
-from specdec_tui.benchmark.run import Result
+from specdec_tui.benchmark.run import RECOMPUTES, Result
 from specdec_tui.benchmark.statistics import Spread, Summary
+from specdec_tui.decoding.figures import cost_ratio, prediction, remainder, verify_ratio
 from specdec_tui.decoding.records import LosslessStatus
 from specdec_tui.settings import Settings
 
 SCHEMA = 1
+DOUBT, RECOMPUTED = "~", "†"
+_MOST_DIFFERENT = 10
 
 
 def as_json(
@@ -41,9 +44,16 @@ def as_json(
     }
 
 
+_COMPARED = {
+    "cost_ratio": cost_ratio,
+    "verify_ratio": verify_ratio,
+    "predicted_speedup": prediction,
+    "remainder": remainder,
+}
+
+
 def _result(result: Result) -> dict[str, Any]:
-    figures = result.figures
-    lossless = result.lossless
+    figures, lossless, told = result.figures, result.lossless, result.reliability
     return {
         "strategy": result.strategy,
         "prompt_index": result.prompt_index,
@@ -71,6 +81,10 @@ def _result(result: Result) -> dict[str, Any]:
         "draft_seconds": figures.draft_seconds,
         "verify_seconds": figures.verify_seconds,
         "other_seconds": figures.other_seconds,
+        "speedup": result.speedup,
+        **{name: figure(figures, result.baseline) if result.baseline else None for name, figure in _COMPARED.items()},
+        "reliability": None if told is None else {"word": told.word, "reason": told.reason},
+        "recomputes": figures.recomputes,
         "notices": result.notices,
         "lossless": {
             "status": str(lossless.status),
@@ -87,12 +101,9 @@ def as_table(results: Sequence[Result], summaries: Sequence[Summary], info: Pair
     pair = info.target.name + (f" + {info.drafter.name}" if info.drafter else "")
     models = (info.target, info.drafter) if info.drafter else (info.target,)
     precision = " + ".join(dict.fromkeys(model.quantization.removeprefix("none") or model.dtype for model in models))
-    table = Table(
-        title=Text(f"{pair} · {info.target.device} · {precision}"),
-        caption=Text("median (lowest–highest prompt); speedup against target in the same repeat"),
-    )
+    table = Table(title=Text(f"{pair} · {info.target.device} · {precision}"), caption=Text(CAPTION))
     table.add_column("strategy")
-    for heading in ("tok/s", "speedup", "α", "τ", "c", "v", "predicted"):
+    for heading in ("tok/s", "speedup", "α", "τ", "c", "v", "predicted (off by)"):
         table.add_column(heading, justify="right")
     table.add_column("lossless")
     for summary in summaries:
@@ -100,18 +111,50 @@ def as_table(results: Sequence[Result], summaries: Sequence[Summary], info: Pair
         table.add_row(
             summary.strategy,
             _spread(summary.decode_tokens_per_second, "{:.1f}"),
-            _spread(summary.speedup, "{:.2f}"),
+            _speedup(summary),
             _number(summary.acceptance_rate, "{:.2f}"),
             _number(summary.tokens_per_target_call, "{:.2f}"),
             _number(summary.cost_ratio, "{:.2f}"),
             _number(summary.verify_ratio, "{:.2f}"),
-            _number(summary.predicted_speedup, "{:.2f}"),
+            _number(summary.predicted_speedup, "{:.2f}") + _number(summary.remainder, " ({:+.0%})", none=""),
             lossless_words(own),
         )
     return table
 
 
-def notice_lines(results: Sequence[Result]) -> list[str]:
+CAPTION = (
+    "median over the prompts, each by the median of its repeats (lowest–highest of all prompts and repeats); "
+    "speedup against target in the same repeat; off by: measured / predicted − 1"
+)
+
+
+def note_lines(results: Sequence[Result], summaries: Sequence[Summary]) -> list[str]:
+    """What a reader of the table must know, a sentence a line."""
+    return [*_clock_lines(summaries), *_different_lines(results), *_notice_lines(results)]
+
+
+def _clock_lines(summaries: Sequence[Summary]) -> list[str]:
+    """Whose speedups the clock leaves in doubt, and why."""
+    doubted = [(summary, summary.reliability) for summary in summaries if summary.disturbed_runs]
+    return [f"{DOUBT} {summary.strategy}: clock disturbed: {told.reason}" for summary, told in doubted if told]
+
+
+def _different_lines(results: Sequence[Result]) -> list[str]:
+    """Each run whose text is not the target's: which, from where on, and why."""
+    lines = []
+    for result in results:
+        lossless = result.lossless
+        if lossless.status is LosslessStatus.DIFFERENT:
+            place = f"prompt {result.prompt_index + 1}, turn {result.turn + 1}, repeat {result.repeat + 1}"
+            where = [] if lossless.first_divergence is None else [f"from token {lossless.first_divergence + 1} on"]
+            lines.append(
+                f"{result.strategy} differs ({place}): " + ": ".join([*where, lossless.detail or "no reason told"])
+            )
+    rest = len(lines) - _MOST_DIFFERENT
+    return [*lines[:_MOST_DIFFERENT], f"and {rest} more runs that differ"] if rest > 0 else lines
+
+
+def _notice_lines(results: Sequence[Result]) -> list[str]:
     """What the runs had to say, each once, with the strategies that said it."""
     tellers: dict[str, list[str]] = {}
     for result in results:
@@ -119,7 +162,10 @@ def notice_lines(results: Sequence[Result]) -> list[str]:
             own = tellers.setdefault(message, [])
             if result.strategy not in own:
                 own.append(result.strategy)
-    return [f"{', '.join(strategies)}: {message}" for message, strategies in tellers.items()]
+    return [
+        f"{RECOMPUTED} " * (message == RECOMPUTES) + f"{', '.join(strategies)}: {message}"
+        for message, strategies in tellers.items()
+    ]
 
 
 def lossless_words(results: Sequence[Result]) -> str:
@@ -132,8 +178,17 @@ def lossless_words(results: Sequence[Result]) -> str:
     return ", ".join(words)
 
 
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else form.format(value)
+def _speedup(summary: Summary) -> str:
+    """No single number where the clock was disturbed; marks for what the lines below the table say."""
+    marks = f" {DOUBT}" * (summary.disturbed_runs > 0) + f" {RECOMPUTED}" * summary.recomputes
+    spread, told = summary.speedup, summary.reliability
+    if spread is not None and told is not None and told.word == "disturbed":
+        return f"{spread.low:.2f}–{spread.high:.2f}{marks}"
+    return _spread(spread, "{:.2f}") + marks
+
+
+def _number(value: float | None, form: str, none: str = "–") -> str:
+    return none if value is None else form.format(value)
 
 
 def _spread(value: Spread | None, form: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from specdec_tui.benchmark.suites import Prompt
-from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.decoding.records import (
     EMITTED,
     Checked,
@@ -22,6 +22,7 @@ from specdec_tui.decoding.records import (
     Step,
     tokens_of,
 )
+from specdec_tui.decoding.reliability import Reliability, reliability
 from specdec_tui.settings import Settings
 
 
@@ -33,12 +34,13 @@ class Engine(Protocol):
     def new_chat(self) -> None: ...
 
 
+RECOMPUTES = "every pass computes the whole text again: a speedup here is more than it is where a cache is kept"
 NOT_CHECKED = Lossless(LosslessStatus.NOT_APPLICABLE)
 
 
 @dataclass
 class Result:
-    """One strategy on one turn of one prompt, once."""
+    """One strategy on one turn of one prompt, once. `baseline`: the target's figures of the same turn and repeat."""
 
     strategy: str
     prompt_index: int
@@ -50,6 +52,20 @@ class Result:
     text: str = ""
     lossless: Lossless = NOT_CHECKED
     notices: list[str] = field(default_factory=list)
+    baseline: RunFigures | None = None
+
+    @property
+    def speedup(self) -> float | None:
+        return None if self.baseline is None else speedup(self.baseline, self.figures)
+
+    @property
+    def reliability(self) -> Reliability | None:
+        return reliability(self.figures, self.baseline)
+
+    @property
+    def is_disturbed(self) -> bool:
+        found = self.reliability
+        return found is not None and not found.is_steady
 
 
 class BenchmarkError(Exception):
@@ -98,6 +114,11 @@ def _measure_prompt(
                     _add_step(result, event)
                 case Checked(strategy=strategy, lossless=lossless):
                     found[strategy].lossless = lossless
+        target = found.get("target")
+        for result in found.values():
+            result.baseline = None if target is None else target.figures
+            if result.figures.recomputes:
+                result.notices.append(RECOMPUTES)
         yield list(found.values())
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from specdec_tui.benchmark.run import Result
-from specdec_tui.decoding.figures import cost_ratio, prediction, speedup, verify_ratio
+from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, remainder, verify_ratio
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median over the prompts, with the lowest and highest prompt. A prompt counts by the median of its repeats."""
+    """Median over the prompts, each by the median of its repeats; lowest and highest of all single runs."""
 
     median: float
     low: float
@@ -20,8 +20,19 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether the speedup of a strategy can be believed: `disturbed` where more than half of its runs are."""
+
+    word: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
-    """One strategy over all prompts and repeats; None where a figure does not exist."""
+    """One strategy over all prompts and repeats; None where a figure does not exist.
+
+    `remainder`: measured speedup / predicted − 1. `recomputes`: whether the target keeps nothing of the text.
+    """
 
     strategy: str
     decode_tokens_per_second: Spread | None
@@ -31,6 +42,11 @@ class Summary:
     cost_ratio: float | None
     verify_ratio: float | None
     predicted_speedup: float | None
+    remainder: float | None
+    reliability: Verdict | None
+    runs: int
+    disturbed_runs: int
+    recomputes: bool
 
 
 def summarize(results: Sequence[Result]) -> list[Summary]:
@@ -39,30 +55,33 @@ def summarize(results: Sequence[Result]) -> list[Summary]:
     A speedup compares a run with the target's run of the same turn in the same repeat. Acceptance and
     tokens per target call pool all tokens; cost ratio, verify ratio and prediction are medians over the runs.
     """
-    baselines = {_place(r): r for r in results if r.strategy == "target"}
     names = list(dict.fromkeys(r.strategy for r in results))
-    return [_summary(name, [r for r in results if r.strategy == name], baselines) for name in names]
+    return [_summary(name, [r for r in results if r.strategy == name]) for name in names]
 
 
-def _place(result: Result) -> tuple[int, int, int]:
-    return result.prompt_index, result.turn, result.repeat
-
-
-def _summary(name: str, runs: Sequence[Result], baselines: dict[tuple[int, int, int], Result]) -> Summary:
-    pairs = [(r, baselines[_place(r)].figures) for r in runs if _place(r) in baselines]
+def _summary(name: str, runs: Sequence[Result]) -> Summary:
     judged = sum(r.figures.judged for r in runs)
     calls = sum(r.figures.target_calls for r in runs)
-    acceptance = sum(r.figures.accepted for r in runs) / judged if judged else None
+    disturbed = [r for r in runs if r.is_disturbed]
     return Summary(
         strategy=name,
-        decode_tokens_per_second=_spread([(r, r.figures.decode_tokens_per_second) for r in runs]),
-        speedup=_spread([(r, speedup(base, r.figures)) for r, base in pairs]),
-        acceptance_rate=acceptance,
+        decode_tokens_per_second=_spread(runs, lambda r: r.figures.decode_tokens_per_second),
+        speedup=_speedups(runs),
+        acceptance_rate=sum(r.figures.accepted for r in runs) / judged if judged else None,
         tokens_per_target_call=sum(r.figures.new_tokens for r in runs) / calls if calls else None,
-        cost_ratio=_median([cost_ratio(r.figures, base) for r, base in pairs]),
-        verify_ratio=_median([verify_ratio(r.figures, base) for r, base in pairs]),
-        predicted_speedup=_median([prediction(r.figures, base) for r, base in pairs]),
+        cost_ratio=_median(_compared(runs, cost_ratio)),
+        verify_ratio=_median(_compared(runs, verify_ratio)),
+        predicted_speedup=_median(_compared(runs, prediction)),
+        remainder=_median(_compared([r for r in runs if not r.is_disturbed] or runs, remainder)),
+        reliability=_verdict(runs, disturbed),
+        runs=len(runs),
+        disturbed_runs=len(disturbed),
+        recomputes=any(r.figures.recomputes for r in runs),
     )
+
+
+def _compared(runs: Iterable[Result], figure: Callable[[RunFigures, RunFigures], float | None]) -> list[float | None]:
+    return [figure(r.figures, r.baseline) for r in runs if r.baseline is not None]
 
 
 def _median(values: Sequence[float | None]) -> float | None:
@@ -70,10 +89,33 @@ def _median(values: Sequence[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def _spread(values: Sequence[tuple[Result, float | None]]) -> Spread | None:
+def _verdict(runs: Sequence[Result], disturbed: Sequence[Result]) -> Verdict | None:
+    if all(r.reliability is None for r in runs):
+        return None
+    told = [found.reason for r in disturbed if (found := r.reliability) is not None]
+    reason = f"{len(disturbed)} of {len(runs)} runs, e.g. {told[0]}" if len(runs) > 1 and told else "".join(told)
+    return Verdict("disturbed" if 2 * len(disturbed) > len(runs) else "steady", reason)
+
+
+def _speedups(runs: Sequence[Result]) -> Spread | None:
+    """Disturbed runs count for the median only where a prompt has no others; their whole interval is in the spread."""
+    steady = {_prompt(r) for r in runs if not r.is_disturbed}
+    found = _spread([r for r in runs if not r.is_disturbed or _prompt(r) not in steady], lambda r: r.speedup)
+    ends = [end for r in runs if r.is_disturbed and (told := r.reliability) for end in (told.low, told.high)]
+    known = [end for end in (*ends, *(r.speedup for r in runs)) if end is not None]
+    return None if found is None else Spread(found.median, min(known), max(known))
+
+
+def _spread(runs: Sequence[Result], figure: Callable[[Result], float | None]) -> Spread | None:
     by_prompt: dict[tuple[int, int], list[float]] = {}
-    for result, value in values:
+    for result in runs:
+        value = figure(result)
         if value is not None:
-            by_prompt.setdefault((result.prompt_index, result.turn), []).append(value)
+            by_prompt.setdefault(_prompt(result), []).append(value)
+    values = [value for repeats in by_prompt.values() for value in repeats]
     medians = [median(repeats) for repeats in by_prompt.values()]
-    return Spread(median(medians), min(medians), max(medians)) if medians else None
+    return Spread(median(medians), min(values), max(values)) if medians else None
+
+
+def _prompt(result: Result) -> tuple[int, int]:
+    return result.prompt_index, result.turn

@@ -41,7 +41,7 @@ class RunFigures:
         self._draft_times: list[float] = []
         self._drafting_times: dict[int, list[float]] = {}
         self._captured = self._recomputes = False
-        self._round_tokens = 0
+        self._round_tokens = self._own_tokens = 0
         self._end: RunEnded | None = None
 
     def add(self, record: Record) -> None:
@@ -81,6 +81,7 @@ class RunFigures:
         self._tokens_per_round.append(new_tokens)
         self.course.add(record, new_tokens)
         self._round_tokens += new_tokens
+        self._own_tokens += record.emitted is not None
         self._drafted += drafts
         self._draft_seconds += record.draft_seconds
         self._verify_seconds += record.verify_seconds
@@ -228,6 +229,11 @@ class RunFigures:
         return {drafts: len(times) for drafts, times in sorted(self._verify_times.items())}
 
     @property
+    def own_tokens_per_round(self) -> float | None:
+        """Tokens of the target's own a round: 1, but for a run that ended on an accepted draft."""
+        return _ratio(self._own_tokens, self.rounds)
+
+    @property
     def pads(self) -> bool:
         """Whether passes of rounds without drafts are over as many tokens as all others: captured programs."""
         return self._captured and bool(self.gamma) and bool(self._drafted)
@@ -323,15 +329,17 @@ def tokens_expected(run: RunFigures) -> float | None:
     """Tokens of a mean round, from how drafts fared at each place of a round and how many there were of them.
 
     1 + Σ_n f(n) Σ_{i≤n} a(1)·…·a(i): f(n) is the share of rounds with n drafts, a(i) the share of i-th
-    drafts accepted where all before them were, over rounds of every length. None without a judged draft.
+    drafts accepted where all before them were, over rounds of every length. The 1 is the target's own
+    token, which a round lacks that ended the text on a draft. None without a judged draft.
     """
-    if not run.judged:
+    own = run.own_tokens_per_round
+    if own is None or not run.judged:
         return None
     kept, reached = [0.0], 1.0
     for rate in run.conditional_acceptance:
         reached *= rate or 0.0
         kept.append(kept[-1] + reached)
-    return 1 + sum(count * kept[drafts] for drafts, count in run.draft_counts.items()) / run.rounds
+    return own + sum(count * kept[drafts] for drafts, count in run.draft_counts.items()) / run.rounds
 
 
 def prediction(run: RunFigures, baseline: RunFigures) -> float | None:

@@ -3,14 +3,16 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.table import Table
 
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, ReportProgress
 from specdec_tui.benchmark.command import bench
-from specdec_tui.benchmark.report import as_json
-from specdec_tui.benchmark.run import BenchmarkError, Result, measure
+from specdec_tui.benchmark.report import as_json, as_table, note_lines
+from specdec_tui.benchmark.run import RECOMPUTES, BenchmarkError, Result, measure
 from specdec_tui.benchmark.statistics import summarize
 from specdec_tui.benchmark.suites import Prompt, builtin_suite, read_suite
 from specdec_tui.decoding.records import (
@@ -114,7 +116,10 @@ def test_a_summary_holds_the_defined_figures() -> None:
     assert speculative.tokens_per_target_call == pytest.approx(5 / 3)
     assert speculative.cost_ratio == pytest.approx(0.2)
     assert speculative.verify_ratio == pytest.approx(1.2)
-    assert speculative.predicted_speedup == pytest.approx((1 - 0.75**3) / (0.25 * (2 * 0.2 + 1.2)))
+    # Two drafts a round, the first always accepted and the second every other time; one round without its own token.
+    assert speculative.predicted_speedup == pytest.approx((0.5 + 1 + 0.5) * 0.1 / 0.16)
+    assert speculative.remainder == pytest.approx(0)
+    assert (speculative.reliability, speculative.runs, speculative.disturbed_runs) == (None, 6, 0)  # too short to tell
     assert target.acceptance_rate is None and target.predicted_speedup is None
 
 
@@ -241,17 +246,108 @@ def test_a_bad_prompts_file_names_the_line_and_what_is_allowed(bad: str, tmp_pat
 
 
 def test_speedup_compares_with_the_same_turn_of_the_same_repeat() -> None:
-    results = []
+    results: list[Result] = []
     # The machine halves its speed from one prompt and repeat to the next: paired ratios do not notice.
     for place, (prompt, turn, repeat) in enumerate([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1)]):
         for strategy, seconds in (("target", 1.0), ("speculative", 0.5)):
             result = Result(strategy, prompt, turn, "", repeat)
             emitted = Token(0, Status.SAMPLED, 1)
             result.figures.add(RoundVerified(0, (), emitted, 0.0, seconds * 2**place, 0.0))
+            result.baseline = results[-1].figures if strategy == "speculative" else result.figures
             results.append(result)
     speculative = summarize(results)[1]
     assert speculative.speedup is not None
     assert (speculative.speedup.low, speculative.speedup.high) == pytest.approx((2.0, 2.0))
+
+
+def plain_run(strategy: str, step: float, prompt: int = 0, repeat: int = 0, rounds: int = 40) -> Result:
+    """A run of one-token rounds, whose passes take `step` seconds."""
+    result = Result(strategy, prompt, 0, "", repeat)
+    result.figures.add(RunStarted(strategy, 7, 4, 99))
+    for number in range(rounds):
+        result.figures.add(RoundVerified(number, (), Token(0, Status.SAMPLED, number), 0.0, step, 0.0))
+    return result
+
+
+def beside(run: Result, target_step: float) -> list[Result]:
+    """The target's run of the same prompt and repeat, and this one beside it."""
+    target = plain_run("target", target_step, run.prompt_index, run.repeat)
+    target.baseline = run.baseline = target.figures
+    return [target, run]
+
+
+def row_of(table: Table, strategy: str) -> dict[str, str]:
+    names = list(table.columns[0].cells)
+    return {str(column.header): str(list(column.cells)[names.index(strategy)]) for column in table.columns}
+
+
+def test_intervals_cover_prompts_and_repeats() -> None:
+    """As it was seen: 7.0 (7.0–7.0) for repeats of 3.9, 4.7, 11.6 and 9.3 tokens per second."""
+    results = [plain_run("target", 1 / rate, repeat=repeat) for repeat, rate in enumerate((3.9, 4.7, 11.6, 9.3))]
+    results += [plain_run("target", 1 / 6.0, prompt=1, repeat=repeat) for repeat in range(4)]
+    (summary,) = summarize(results)
+    rate = summary.decode_tokens_per_second
+    assert rate is not None
+    assert (rate.median, rate.low, rate.high) == pytest.approx((6.5, 3.9, 11.6))
+    table = as_table(results, [summary], INFO)
+    assert row_of(table, "target")["tok/s"] == "6.5 (3.9–11.6)"
+    assert "lowest–highest of all prompts and repeats" in str(table.caption)
+
+
+def test_a_disturbed_run_has_no_bare_ratio_in_the_table_and_says_why() -> None:
+    results = beside(plain_run("lookup", 0.058), 0.172)
+    summaries = summarize(results)
+    assert row_of(as_table(results, summaries, INFO), "lookup")["speedup"] == "1.00–2.97 ~"
+    (line,) = note_lines(results, summaries)
+    assert line == "~ lookup: clock disturbed: one-token passes took 58 ms here and 172 ms in target"
+    report = as_json(results, summaries, INFO, TWO, {}, {})
+    verdict = {"word": "disturbed", "reason": "one-token passes took 58 ms here and 172 ms in target"}
+    assert [result["reliability"] for result in report["results"]] == [{"word": "steady", "reason": ""}, verdict]
+    summary = json.loads(json.dumps(report["summary"]))[1]
+    assert (summary["reliability"], summary["runs"], summary["disturbed_runs"]) == (verdict, 1, 1)
+
+
+def test_one_disturbed_repeat_does_not_spoil_the_others_and_is_counted() -> None:
+    results = [
+        result
+        for repeat, step in enumerate((0.1, 0.03, 0.1))
+        for result in beside(plain_run("lookup", step, repeat=repeat), 0.1)
+    ]
+    summaries = summarize(results)
+    lookup = summaries[1]
+    assert lookup.speedup is not None and lookup.reliability is not None
+    assert (lookup.speedup.median, lookup.speedup.low, lookup.speedup.high) == pytest.approx((1.0, 1.0, 10 / 3))
+    assert (lookup.reliability.word, lookup.disturbed_runs, lookup.runs) == ("steady", 1, 3)
+    assert row_of(as_table(results, summaries, INFO), "lookup")["speedup"] == "1.00 (1.00–3.33) ~"
+    (line,) = note_lines(results, summaries)
+    assert line.startswith("~ lookup: clock disturbed: 1 of 3 runs, e.g. one-token passes took 30 ms here")
+
+
+def test_the_table_says_why_a_run_is_different_and_where() -> None:
+    results = beside(plain_run("lookup", 0.1, prompt=2, repeat=1), 0.1)
+    detail = "a token scores 2.5 below the target's first choice; rounding explains 0.001"
+    results[1].lossless = Lossless(LosslessStatus.DIFFERENT, 0, 16, 2.5, detail)
+    lines = note_lines(results, summarize(results))
+    assert lines == [f"lookup differs (prompt 3, turn 1, repeat 2): from token 17 on: {detail}"]
+    many = [results[1]] * 15
+    assert len(note_lines(many, [])) == 11 and note_lines(many, [])[-1] == "and 5 more runs that differ"
+
+
+def test_a_target_that_recomputes_everything_is_said_beside_the_speedup_and_in_the_json() -> None:
+    class Forgetful(ScriptedEngine):
+        def run(self, prompt: str, settings: Settings, cancelled: Callable[[], bool]) -> Iterator[Event]:
+            for event in super().run(prompt, settings, cancelled):
+                if isinstance(event, Step) and isinstance(event.record, PrefillDone):
+                    event = replace(event, record=replace(event.record, recomputes=True))
+                yield event
+
+    results = measure(Forgetful(), [Prompt(("a",))], TWO, repeat=1, warmup=0)
+    summaries = summarize(results)
+    assert row_of(as_table(results, summaries, INFO), "speculative")["speedup"] == "1.25 (1.25–1.25) †"
+    assert f"† target, speculative: {RECOMPUTES}" in note_lines(results, summaries)
+    report = as_json(results, summaries, INFO, TWO, {}, {})
+    assert all(r["recomputes"] and RECOMPUTES in r["notices"] for r in report["results"])
+    assert report["summary"][1]["recomputes"]
 
 
 def test_a_prompt_that_leaves_no_room_fails_the_benchmark_with_the_reason() -> None:
