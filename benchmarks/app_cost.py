@@ -125,7 +125,14 @@ def child(mode: str, go: int, done: int, options: argparse.Namespace) -> int:
     engine = TurnsEngine(go, done, options.rounds)
     strategies = tuple(options.strategies.split(","))
     length, captured = options.max_new_tokens, not options.stepwise
-    settings = Settings(max_new_tokens=length, ignore_eos=True, strategies=strategies, capture=captured)
+    settings = Settings(
+        max_new_tokens=length,
+        ignore_eos=True,
+        strategies=strategies,
+        capture=captured,
+        schedule="sequential",  # a turn is rounds of one strategy
+        insight=mode == "app",  # as the app and `bench` have it by themselves
+    )
     if mode == "app":
         from specdec_tui.tui.app.app import run_app
 

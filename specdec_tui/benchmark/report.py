@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_tui.backends.pair import PairInfo
-from specdec_tui.benchmark.run import RECOMPUTES, Result
+from specdec_tui.benchmark.run import Result
 from specdec_tui.benchmark.statistics import Spread, Summary
-from specdec_tui.decoding.figures import cost_ratio, prediction, remainder, verify_ratio
+from specdec_tui.decoding.figures import RECOMPUTES, cost_ratio, prediction, remainder, verify_ratio
 from specdec_tui.decoding.records import LosslessStatus
 from specdec_tui.settings import Settings
 
@@ -116,7 +116,7 @@ def as_table(results: Sequence[Result], summaries: Sequence[Summary], info: Pair
             _number(summary.tokens_per_target_call, "{:.2f}"),
             _number(summary.cost_ratio, "{:.2f}"),
             _number(summary.verify_ratio, "{:.2f}"),
-            _number(summary.predicted_speedup, "{:.2f}") + _number(summary.remainder, " ({:+.0%})", none=""),
+            _predicted(summary),
             lossless_words(own),
         )
     return table
@@ -181,14 +181,25 @@ def lossless_words(results: Sequence[Result]) -> str:
 def _speedup(summary: Summary) -> str:
     """No single number where the clock was disturbed; marks for what the lines below the table say."""
     marks = f" {DOUBT}" * (summary.disturbed_runs > 0) + f" {RECOMPUTED}" * summary.recomputes
-    spread, told = summary.speedup, summary.reliability
-    if spread is not None and told is not None and told.word == "disturbed":
+    spread = summary.speedup
+    if spread is not None and _is_disturbed(summary):
         return f"{spread.low:.2f}–{spread.high:.2f}{marks}"
     return _spread(spread, "{:.2f}") + marks
 
 
-def _number(value: float | None, form: str, none: str = "–") -> str:
-    return none if value is None else form.format(value)
+def _predicted(summary: Summary) -> str:
+    """From clocks that disagree nothing follows."""
+    if summary.predicted_speedup is None or _is_disturbed(summary):
+        return "–"
+    return f"{summary.predicted_speedup:.2f}" + ("" if summary.remainder is None else f" ({summary.remainder:+.0%})")
+
+
+def _is_disturbed(summary: Summary) -> bool:
+    return summary.reliability is not None and summary.reliability.word == "disturbed"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else form.format(value)
 
 
 def _spread(value: Spread | None, form: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from specdec_tui.benchmark.suites import Prompt
-from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.figures import RECOMPUTES, RunFigures, speedup
 from specdec_tui.decoding.records import (
     EMITTED,
     Checked,
@@ -34,7 +34,6 @@ class Engine(Protocol):
     def new_chat(self) -> None: ...
 
 
-RECOMPUTES = "every pass computes the whole text again: a speedup here is more than it is where a cache is kept"
 NOT_CHECKED = Lossless(LosslessStatus.NOT_APPLICABLE)
 
 

@@ -53,7 +53,8 @@ def summarize(results: Sequence[Result]) -> list[Summary]:
     """A summary per strategy, in the order of first appearance.
 
     A speedup compares a run with the target's run of the same turn in the same repeat. Acceptance and
-    tokens per target call pool all tokens; cost ratio, verify ratio and prediction are medians over the runs.
+    tokens per target call pool all tokens; cost ratio, verify ratio and prediction are medians over the runs,
+    over the undisturbed ones where there are any.
     """
     names = list(dict.fromkeys(r.strategy for r in results))
     return [_summary(name, [r for r in results if r.strategy == name]) for name in names]
@@ -63,16 +64,17 @@ def _summary(name: str, runs: Sequence[Result]) -> Summary:
     judged = sum(r.figures.judged for r in runs)
     calls = sum(r.figures.target_calls for r in runs)
     disturbed = [r for r in runs if r.is_disturbed]
+    trusted = [r for r in runs if not r.is_disturbed] or runs
     return Summary(
         strategy=name,
         decode_tokens_per_second=_spread(runs, lambda r: r.figures.decode_tokens_per_second),
         speedup=_speedups(runs),
         acceptance_rate=sum(r.figures.accepted for r in runs) / judged if judged else None,
         tokens_per_target_call=sum(r.figures.new_tokens for r in runs) / calls if calls else None,
-        cost_ratio=_median(_compared(runs, cost_ratio)),
-        verify_ratio=_median(_compared(runs, verify_ratio)),
-        predicted_speedup=_median(_compared(runs, prediction)),
-        remainder=_median(_compared([r for r in runs if not r.is_disturbed] or runs, remainder)),
+        cost_ratio=_median(_compared(trusted, cost_ratio)),
+        verify_ratio=_median(_compared(trusted, verify_ratio)),
+        predicted_speedup=_median(_compared(trusted, prediction)),
+        remainder=_median(_compared(trusted, remainder)),
         reliability=_verdict(runs, disturbed),
         runs=len(runs),
         disturbed_runs=len(disturbed),

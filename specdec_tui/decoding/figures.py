@@ -19,6 +19,9 @@ from specdec_tui.decoding.records import (
     Status,
 )
 
+RECOMPUTES = "every pass computes the whole text again: a speedup here is more than it is where a cache is kept"
+"""What must stand beside a speedup of a run that `recomputes`."""
+
 
 class RunFigures:
     """The figures of one run so far. `add` takes constant time per token of the record."""

@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, log, sqrt
-from typing import Literal
 
 from specdec_tui.decoding.course import LEAST_SECONDS, Passes
 from specdec_tui.decoding.figures import RunFigures, speedup
 
+WORDS = ("steady", "disturbed")
 TOLERANCE = 0.1
 """Passes that must take the same, and a speedup above what is possible, may differ by this share."""
 _LEAST_ROUNDS = 8
@@ -29,14 +29,14 @@ _MOST_PARTS = 16
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """`word`: whether the speedup can be believed. `reason`: one sentence, empty when steady.
+    """`word`, one of `WORDS`: whether the speedup can be believed. `reason`: one sentence, empty when steady.
 
     `low` to `high`: where the speedup of a repeat is to be expected (about 95 %), as far as the clock
     decides it; of a disturbed run everything from what its own plain rounds say to what was measured.
     None where nothing was measured. A speedup is more than luck only where `low` is above 1.
     """
 
-    word: Literal["steady", "disturbed"]
+    word: str
     reason: str = ""
     low: float | None = None
     high: float | None = None

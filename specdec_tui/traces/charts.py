@@ -30,14 +30,19 @@ class Bar:
     shown: str
 
 
-def line_chart(title: str, x_label: str, y_label: str, series: Sequence[Series]) -> str:
-    """Lines over a common origin (0, 0), with a legend; empty where there is nothing to draw."""
+def line_chart(
+    title: str, x_label: str, y_label: str, series: Sequence[Series], *, right: float = 0, top: float = 0
+) -> str:
+    """Lines over a common origin (0, 0), with a legend; empty where there is nothing to draw.
+
+    The axes reach at least to `right` and `top`, so that charts beside each other can be compared.
+    """
     drawn = [Series(s.name, [p for p in s.points if isfinite(p[0]) and isfinite(p[1])], s.tone) for s in series]
     drawn = [s for s in drawn if s.points]
     if not drawn:
         return ""
-    right = max(x for s in drawn for x, _ in s.points) or 1
-    top = max(y for s in drawn for _, y in s.points) or 1
+    right = max(right, *(x for s in drawn for x, _ in s.points)) or 1
+    top = max(top, *(y for s in drawn for _, y in s.points)) or 1
     x_step, y_step = _step(right, 6), _step(top, 5)
     top = (floor(top / y_step + 0.999) or 1) * y_step
     parts = [*_horizontals(top, y_step, y_label)]

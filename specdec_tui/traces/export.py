@@ -11,8 +11,9 @@ from dataclasses import fields
 from typing import Any
 
 from specdec_tui.decoding.records import PrefillDone, RoundVerified, RunEnded, RunStarted, Step, Token, tokens_of
+from specdec_tui.decoding.reliability import reliability
 from specdec_tui.traces.format import MARK, VERSION, Trace, TraceHeader
-from specdec_tui.traces.summary import summarise
+from specdec_tui.traces.summary import figures_of, summarise
 from specdec_tui.traces.tokens import encode_token
 from specdec_tui.traces.values import plain
 
@@ -32,6 +33,7 @@ COLUMNS = (
     "draft_seconds",
     "verify_seconds",
     "other_seconds",
+    "reliability",
 )
 
 # Signs that make a spreadsheet read a cell as a formula, in half and full width, also behind blanks that it drops.
@@ -68,14 +70,17 @@ def as_csv(trace: Trace) -> str:
     """One row a token of the prefill (its round is empty) and of every round counted from 0, in `COLUMNS`.
 
     Texts that a spreadsheet would read as formulas have an apostrophe before them. The seconds are those
-    of the whole round and stand on its first row alone, so that a sum over the column is right.
+    of the whole round and stand on its first row alone, so that a sum over the column is right. `reliability`
+    is the word of the whole run, empty where it cannot be told.
     """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(COLUMNS)
+    figures = figures_of(trace.events)
     for name, steps in steps_of(trace).items():
+        told = reliability(figures[name], figures.get("target"))
         for step in steps:
-            writer.writerows(_rows(_cell(name), step))
+            writer.writerows([*row, told.word if told else ""] for row in _rows(_cell(name), step))
     return written.getvalue()
 
 

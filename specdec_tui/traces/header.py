@@ -10,9 +10,10 @@ from typing import Any
 from specdec_tui import __version__
 from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.decoding.records import Event
+from specdec_tui.decoding.reliability import WORDS, Reliability
 from specdec_tui.settings import Settings, format_value, parse_value
 from specdec_tui.traces.summary import summarise
-from specdec_tui.traces.values import BadField, checked_number, mapping, plain, text, whole
+from specdec_tui.traces.values import BadField, checked_number, mapping, plain, shown, text, whole
 
 VERSION = 1
 MARK = "specdec_tui_trace"
@@ -49,6 +50,14 @@ class TraceHeader:
         sentences = tuple(map(str, notes)) if isinstance(notes, list) else ()
         chat = self.models.get("chat_template") is True
         return None if target is None else PairInfo(target, drafter, chat, sentences)
+
+    def reliability(self, strategy: str) -> Reliability | None:
+        """Whether the clock of a run could be believed; None where the header does not tell."""
+        told = self.strategies.get(strategy, {}).get("reliability")
+        try:
+            return None if told is None else _reliability(told)
+        except BadField:
+            return None
 
     def run_settings(self) -> Settings:
         """The settings of the run; one that is not known or not valid here has its default."""
@@ -106,6 +115,7 @@ _FIGURES = (
     "cost_ratio",
     "verify_ratio",
     "predicted_speedup",
+    "remainder",
 )
 
 
@@ -114,6 +124,8 @@ def _check_figures(table: dict[str, Any]) -> None:
     for name in _FIGURES:
         if name in table:
             checked_number(name, table[name])
+    if table.get("reliability") is not None:
+        _reliability(mapping(table, "reliability"))
     if table.get("lossless") is not None:
         text(mapping(table, "lossless"), "status")
 
@@ -142,6 +154,16 @@ def read_header_table(table: Any) -> TraceHeader:
         )
     except BadField as error:
         raise TraceError(f"line 1: {error}") from None
+
+
+def _reliability(table: Any) -> Reliability:
+    if type(table) is not dict:
+        raise BadField("reliability", "must be an object")
+    word = text(table, "word")
+    if word not in WORDS:
+        raise BadField("word", f"must be one of {', '.join(WORDS)}, not {shown(word)}")
+    ends = (checked_number(name, table.get(name)) for name in ("low", "high"))
+    return Reliability(word, text(table, "reason"), *ends)
 
 
 def _deeper_than(value: Any, levels: int) -> bool:

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.figures import (
+    RECOMPUTES,
+    RunFigures,
+    cost_ratio,
+    prediction,
+    remainder,
+    speedup,
+    verify_ratio,
+)
 from specdec_tui.decoding.records import Checked, EndReason, Lossless, LosslessStatus, Step
+from specdec_tui.decoding.reliability import reliability
 from specdec_tui.traces.export import steps_of
 from specdec_tui.traces.format import Trace
 from specdec_tui.traces.markup import element, safe, table
-from specdec_tui.traces.report_charts import run_charts, speed_chart
+from specdec_tui.traces.report_charts import common_scale, run_charts, speed_chart
 from specdec_tui.traces.report_style import STYLE
 from specdec_tui.traces.report_text import legend, notices_of, spellings, text_of
-from specdec_tui.traces.summary import figures_of, summarise
+from specdec_tui.traces.summary import figures_of
 
 # Forbids everything but the page's own style, so that even a mistake in escaping could not run or load anything.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -22,8 +31,9 @@ _HEAD = (
     "strategy",
     "tok/s",
     "speedup",
+    "clock",
     "output",
-    "predicted",
+    "predicted (off by)",
     "α",
     "τ",
     "wasted",
@@ -42,7 +52,10 @@ _ENDS = {
 }
 _DEFINITIONS = (
     "tok/s: new tokens per second of decoding, the prefill and its token left out. "
-    "speedup: against the target alone. predicted: what α, c and v let one expect of it. "
+    "speedup: against the target alone, over the text that both have; where the clock was disturbed, between what its "
+    "own plain rounds say and what was measured. clock: whether passes that must take the same did. "
+    "predicted: what the acceptance at each place of a round and the time of its parts let one expect "
+    "(off by: measured / predicted − 1). "
     "α: accepted drafts of those judged. τ: new tokens per target pass. wasted: drafts that were not kept. "
     "c: time of a draft in plain target steps. v: time of a full round's target pass in plain target steps. "
     "Rounds and tokens count from 1."
@@ -56,6 +69,7 @@ def as_html(trace: Trace) -> str:
     verdicts = {event.strategy: event.lossless for event in trace.events if isinstance(event, Checked)}
     tones = {name: _TONES.get(name, "tone-5") for name in runs}
     names = spellings((step for steps in runs.values() for step in steps), trace.texts)
+    scale = common_scale(runs)
     title = f"specdec-tui: {' '.join(header.prompt.split())[:60] or 'report'}"
     body = [
         element("h1", "Speculative decoding report"),
@@ -63,12 +77,17 @@ def as_html(trace: Trace) -> str:
         element("h2", "Prompt"),
         element("pre", safe(header.prompt)),
         element("h2", "Strategies"),
-        _comparison(figures, summarise(trace.events), verdicts),
+        _comparison(figures, verdicts),
+        *_warnings(figures),
         element("p", safe(_DEFINITIONS), class_="quiet"),
         speed_chart(runs, tones),
         element("h2", "Texts"),
         legend(),
-        *(_run(name, steps, figures[name], verdicts.get(name), tones[name], names) for name, steps in runs.items()),
+        element("p", "The charts of all strategies have the same axes.", class_="quiet"),
+        *(
+            _run(name, steps, verdicts.get(name), names, run_charts(steps, figures[name], tones[name], scale))
+            for name, steps in runs.items()
+        ),
         *_tables(trace),
     ]
     return (
@@ -89,21 +108,20 @@ def _subtitle(trace: Trace) -> str:
     return " · ".join([*parts, header.created, f"specdec-tui {header.app}"])
 
 
-def _comparison(
-    figures: Mapping[str, RunFigures], compared: Mapping[str, Mapping[str, Any]], verdicts: Mapping[str, Lossless]
-) -> str:
+def _comparison(figures: Mapping[str, RunFigures], verdicts: Mapping[str, Lossless]) -> str:
+    target = figures.get("target")
     rows = [
         (
             name,
             _number(run.decode_tokens_per_second, ".1f"),
-            "1.00×" if name == "target" else _speedup(compared[name]["speedup"]),
+            *_compared(run, None if name == "target" else target),
             _outcome(name, run, verdicts.get(name)),
-            "–" if name == "target" else _number(compared[name]["predicted_speedup"], ".2f", "×"),
+            _predicted(run, target),
             _number(run.acceptance_rate, ".2f"),
             _number(run.tokens_per_target_call, ".2f"),
             _number(run.wasted_rate, ".0%"),
-            _number(compared[name]["cost_ratio"], ".2f"),
-            "–" if name == "target" else _number(compared[name]["verify_ratio"], ".2f"),
+            _number(None if target is None else cost_ratio(run, target), ".2f"),
+            _number(None if target is None or name == "target" else verify_ratio(run, target), ".2f"),
             str(run.new_tokens),
             str(run.rounds),
             f"{run.prefill_seconds:.2f}",
@@ -111,6 +129,34 @@ def _comparison(
         for name, run in figures.items()
     ]
     return table(_HEAD, rows, class_="figures")
+
+
+def _compared(run: RunFigures, target: RunFigures | None) -> tuple[str, str]:
+    """A run's speedup, and whether its clock can be believed: if not, an interval in the place of a number."""
+    if target is None:
+        return "1.00×" if run.strategy == "target" else "–", ""
+    ratio, told = speedup(target, run), reliability(run, target)
+    words = _speedup(ratio)
+    if told is not None and not told.is_steady and told.low is not None and told.high is not None:
+        words = f"{told.low:.2f}–{told.high:.2f}×"
+    return words + " †" * run.recomputes, "" if told is None else told.word
+
+
+def _predicted(run: RunFigures, target: RunFigures | None) -> str:
+    told = reliability(run, target)
+    if target is None or (expected := prediction(run, target)) is None or (told is not None and not told.is_steady):
+        return "–"  # of clocks that disagree nothing follows
+    return f"{expected:.2f}×" + ("" if (off := remainder(run, target)) is None else f" ({off:+.0%})")
+
+
+def _warnings(figures: Mapping[str, RunFigures]) -> list[str]:
+    """What the figures of the table must not be read without."""
+    told = {name: reliability(run, figures.get("target")) for name, run in figures.items()}
+    lines = [f"{name}: clock disturbed: {found.reason}." for name, found in told.items() if found and found.reason]
+    recomputing = [name for name, run in figures.items() if run.recomputes]
+    if recomputing:
+        lines.append(f"† {', '.join(recomputing)}: {RECOMPUTES}.")
+    return [element("p", safe(line)) for line in lines]
 
 
 def _outcome(name: str, run: RunFigures, verdict: Lossless | None) -> str:
@@ -137,16 +183,9 @@ def _verdict(name: str, verdict: Lossless | None) -> str:
     return words
 
 
-def _run(
-    name: str,
-    steps: Sequence[Step],
-    figures: RunFigures,
-    verdict: Lossless | None,
-    tone: str,
-    names: Mapping[int, str],
-) -> str:
+def _run(name: str, steps: Sequence[Step], verdict: Lossless | None, names: Mapping[int, str], charts: str) -> str:
     told = "" if verdict is None or not verdict.detail else element("p", safe(verdict.detail), class_="quiet")
-    parts = [notices_of(steps), told, text_of(steps, names), run_charts(steps, figures, tone)]
+    parts = [notices_of(steps), told, text_of(steps, names), charts]
     return element("section", element("h3", safe(name)), *parts)
 
 

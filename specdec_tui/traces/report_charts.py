@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean, median
 
 from specdec_tui.decoding.figures import RunFigures
@@ -12,6 +13,7 @@ from specdec_tui.traces.markup import element
 
 WINDOW = 8  # rounds over which a speed is taken: one round alone jumps between 1 and γ+1 tokens
 _MOST_POINTS = 160
+_FULL = 1.15  # of an axis for shares: room for the number above a bar of 1
 
 
 def rounds_of(steps: Sequence[Step]) -> list[RoundVerified]:
@@ -52,24 +54,41 @@ def speed_chart(runs: Mapping[str, Sequence[Step]], tones: Mapping[str, str]) ->
     return line_chart(f"Speed over time (last {WINDOW} rounds or more)", "decode seconds", "tokens/s", series)
 
 
-def run_charts(steps: Sequence[Step], figures: RunFigures, tone: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How far the axes of all strategies' charts reach, so that they can be compared: rounds, milliseconds."""
+
+    rounds: float
+    milliseconds: float
+
+
+def common_scale(runs: Mapping[str, Sequence[Step]]) -> Scale:
+    points = [point for steps in runs.values() for line in latency(rounds_of(steps)) for point in line]
+    return Scale(max((x for x, _ in points), default=0), max((y for _, y in points), default=0))
+
+
+def run_charts(steps: Sequence[Step], figures: RunFigures, tone: str, scale: Scale) -> str:
     """What one strategy's drafts were worth and what its rounds cost; empty where there were no drafts."""
     if not figures.drafted:
         return ""
     lengths = figures.accepted_lengths
     total = sum(lengths)
-    kept = [Bar(str(count), times, f"{times / total:.0%}") for count, times in enumerate(lengths)]
+    kept = [Bar(str(count), times / total, f"{times / total:.0%}") for count, times in enumerate(lengths)]
     rates = enumerate(figures.conditional_acceptance, 1)
     conditional = [Bar(str(place), rate, f"{rate:.2f}") for place, rate in rates if rate is not None]
     drafting, verifying = latency(rounds_of(steps))
     charts = (
-        bar_chart("Accepted drafts of a round", "accepted drafts", "rounds", kept, tone),
-        bar_chart("Acceptance of a draft, all before it accepted", "draft of a round", "", conditional, tone, top=1.15),
+        bar_chart("Accepted drafts of a round", "accepted drafts", "share of rounds", kept, tone, top=_FULL),
+        bar_chart(
+            "Acceptance of a draft, all before it accepted", "draft of a round", "", conditional, tone, top=_FULL
+        ),
         line_chart(
             "What a round costs",
             "round",
             "ms",
             [Series("target pass", verifying, "tone-0"), Series("drafting", drafting, tone)],
+            right=scale.rounds,
+            top=scale.milliseconds,
         ),
     )
     return element("div", *charts, class_="charts")

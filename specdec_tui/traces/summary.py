@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, speedup, verify_ratio
+from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, remainder, speedup, verify_ratio
 from specdec_tui.decoding.records import Checked, Event, Lossless, Step
+from specdec_tui.decoding.reliability import reliability
 from specdec_tui.traces.values import plain
 
 
@@ -29,7 +30,7 @@ def summarise(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
 
 
 def _summary(run: RunFigures, baseline: RunFigures | None, verdict: Lossless | None) -> dict[str, Any]:
-    end = run.end
+    end, told = run.end, reliability(run, baseline)
     return {
         "prompt_tokens": run.prompt_tokens,
         "new_tokens": run.new_tokens,
@@ -56,5 +57,8 @@ def _summary(run: RunFigures, baseline: RunFigures | None, verdict: Lossless | N
         "cost_ratio": None if baseline is None else cost_ratio(run, baseline),
         "verify_ratio": None if baseline is None else verify_ratio(run, baseline),
         "predicted_speedup": None if baseline is None else prediction(run, baseline),
+        "remainder": None if baseline is None else remainder(run, baseline),
+        "reliability": told,
+        "recomputes": run.recomputes,
         "lossless": verdict,
     }

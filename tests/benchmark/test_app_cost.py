@@ -59,7 +59,9 @@ def test_a_turn_holds_whole_reads_and_nothing_is_computed_between_turns(monkeypa
     (go, give), (take, done) = os.pipe(), os.pipe()
     engine = TurnsEngine(go, done, STEPS + 1, lambda pair: Programs(capture))
     engine.load(ModelChoice(), lambda progress: None)
-    settings = Settings(max_new_tokens=1 + 5 * STEPS, strategies=("target", "speculative"), ignore_eos=True)
+    both = ("target", "speculative")
+    length = 1 + 5 * STEPS
+    settings = Settings(max_new_tokens=length, strategies=both, ignore_eos=True, schedule="sequential", insight=False)
     run = threading.Thread(target=lambda: list(engine.run("go", settings, lambda: False)), daemon=True)
     run.start()
     turns: list[tuple[str, int]] = []

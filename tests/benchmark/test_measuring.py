@@ -12,9 +12,10 @@ from rich.table import Table
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, ReportProgress
 from specdec_tui.benchmark.command import bench
 from specdec_tui.benchmark.report import as_json, as_table, note_lines
-from specdec_tui.benchmark.run import RECOMPUTES, BenchmarkError, Result, measure
+from specdec_tui.benchmark.run import BenchmarkError, Result, measure
 from specdec_tui.benchmark.statistics import summarize
 from specdec_tui.benchmark.suites import Prompt, builtin_suite, read_suite
+from specdec_tui.decoding.figures import RECOMPUTES
 from specdec_tui.decoding.records import (
     Checked,
     EndReason,

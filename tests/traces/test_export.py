@@ -48,6 +48,15 @@ def test_csv_has_one_row_for_each_token_and_its_sums_are_right() -> None:
     assert list(rows[0]) == list(COLUMNS)
 
 
+def test_exports_say_whether_the_clock_could_be_believed() -> None:
+    rows = list(csv.DictReader(io.StringIO(as_csv(comparison()))))
+    assert {row["reliability"] for row in rows} == {"steady"}
+    run = json.loads(as_json(comparison()))["strategies"][1]
+    assert (run["reliability"]["word"], run["reliability"]["reason"]) == ("steady", "")
+    (row,) = csv.DictReader(io.StringIO(as_csv(one_token("a"))))
+    assert row["reliability"] == ""
+
+
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r\n=1", "＝1"])
 def test_texts_never_become_formulas_of_a_spreadsheet(text: str) -> None:
     (row,) = csv.DictReader(io.StringIO(as_csv(one_token(text)), newline=""))

@@ -1,17 +1,21 @@
 """The report: one page that is whole, well formed, and safe to open whatever the texts in it say."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from recorded import comparison, full_events, full_trace, long_events, trace_of
 
+from specdec_tui.decoding.figures import RECOMPUTES
 from specdec_tui.decoding.records import (
     EndReason,
+    Event,
     Finished,
     Insight,
     Notice,
     PrefillDone,
+    RoundVerified,
     RunEnded,
     RunStarted,
     Status,
@@ -19,9 +23,11 @@ from specdec_tui.decoding.records import (
     Token,
 )
 from specdec_tui.traces.charts import Bar, Series, bar_chart, line_chart
+from specdec_tui.traces.export import steps_of
 from specdec_tui.traces.format import Trace, TraceHeader
 from specdec_tui.traces.report import as_html
-from specdec_tui.traces.report_charts import latency, rounds_of, speed_over_time
+from specdec_tui.traces.report_charts import common_scale, latency, rounds_of, run_charts, speed_over_time
+from specdec_tui.traces.summary import figures_of
 
 VOID = {"meta", "input", "line", "polyline"}
 TAGS = re.findall(
@@ -124,6 +130,41 @@ def test_a_strategy_that_is_slower_is_called_slower() -> None:
     assert "× slower" in Page(as_html(trace_of(tuple(slow)))).text
 
 
+def slower(trace: Trace, strategy: str, factor: float) -> Trace:
+    """The trace as if the machine had been slower while this strategy ran."""
+
+    def changed(event: Event) -> Event:
+        if not isinstance(event, Step) or event.strategy != strategy or not isinstance(event.record, RoundVerified):
+            return event
+        seconds = [factor * value for value in (event.record.draft_seconds, event.record.verify_seconds)]
+        return replace(event, record=replace(event.record, draft_seconds=seconds[0], verify_seconds=seconds[1]))
+
+    return Trace(trace.header, tuple(changed(event) for event in trace.events))
+
+
+def test_the_report_has_an_interval_and_the_reason_where_the_clock_was_disturbed() -> None:
+    steady = Page(as_html(comparison())).text
+    assert "steady" in steady and "disturbed:" not in steady and "(+0%)" in steady
+    page = Page(as_html(slower(comparison(), "target", 3))).text
+    row = page.split("speculative")[1].split("ngram")[0]
+    assert row.startswith("50.82.56–7.68×disturbed") and row.count("7.68×") == 1, (
+        "no bare ratio, nor a prediction from it"
+    )
+    assert "speculative: clock disturbed: passes over more tokens took 50 ms, over one token 150 ms in target." in page
+
+
+def test_a_target_that_recomputes_everything_is_said_beside_the_speedup() -> None:
+    events = tuple(
+        replace(event, record=replace(event.record, recomputes=True))
+        if isinstance(event, Step) and isinstance(event.record, PrefillDone)
+        else event
+        for event in comparison().events
+    )
+    page = Page(as_html(Trace(comparison().header, events))).text
+    assert "2.59× †" in page and f"† target, speculative, ngram: {RECOMPUTES}." in page
+    assert RECOMPUTES not in Page(as_html(comparison())).text
+
+
 def test_every_token_says_its_round_place_fate_and_numbers() -> None:
     page = Page(as_html(full_trace()))
     (rejected,) = page.titles("rejected")
@@ -162,6 +203,19 @@ def test_a_run_cut_short_before_its_first_round_is_a_report_too() -> None:
     events = (Step("target", RunStarted("target", 3, 4, 9)), Step("target", RunEnded(EndReason.ERROR, "out of memory")))
     page = Page(as_html(trace_of(events)))
     assert "failed, not checked" in page.text and "out of memory" in page.text
+
+
+def test_charts_of_all_strategies_have_the_same_axes() -> None:
+    """A round that costs three times as much must not look the same because its chart is scaled to itself."""
+    trace = slower(comparison(), "ngram", 3)
+    runs = steps_of(trace)
+    charts = {
+        name: run_charts(runs[name], figures, "tone-1", common_scale(runs))
+        for name, figures in figures_of(trace.events).items()
+    }
+    marks = {name: re.findall(r'text-anchor="(?:end|middle)">([\d.]+)<', html) for name, html in charts.items()}
+    assert marks["speculative"] == marks["ngram"] and "100" in marks["speculative"]
+    assert "same axes" in Page(as_html(trace)).text
 
 
 def test_charts_are_thinned_out_for_long_runs() -> None:

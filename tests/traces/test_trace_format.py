@@ -23,7 +23,16 @@ from specdec_tui.decoding.records import (
     Token,
 )
 from specdec_tui.settings import Settings
-from specdec_tui.traces.format import Trace, TraceHeader, new_header, parse_header, parse_lines, summarise, trace_lines
+from specdec_tui.traces.format import (
+    Trace,
+    TraceError,
+    TraceHeader,
+    new_header,
+    parse_header,
+    parse_lines,
+    summarise,
+    trace_lines,
+)
 
 
 def test_a_trace_with_every_kind_of_record_is_read_back_exactly() -> None:
@@ -109,6 +118,29 @@ def test_the_header_alone_says_how_fast_each_strategy_was() -> None:
     assert figures["acceptance_rate"] == pytest.approx(80 / 112)
     assert figures["speedup"] == pytest.approx((3 / 0.059) / (1 / 0.051))
     assert figures["lossless"]["status"] == "identical" and figures["finish_reason"] == "length"
+
+
+def test_the_header_alone_says_whether_each_clock_could_be_believed() -> None:
+    header = parse_header(next(trace_lines(comparison())))
+    told = header.reliability("speculative")
+    assert told is not None and told.is_steady and told.low == pytest.approx(2.5, abs=0.2)
+    figures = header.strategies["speculative"]
+    assert set(figures["reliability"]) == {"word", "reason", "low", "high"}
+    assert figures["remainder"] == pytest.approx(0, abs=0.02) and figures["recomputes"] is False
+    assert header.reliability("nobody") is None
+
+
+@pytest.mark.parametrize(
+    "told", [{"word": "fine", "reason": ""}, {"word": "steady"}, "steady", {"word": "steady", "reason": "", "low": "x"}]
+)
+def test_a_header_with_another_reliability_is_damaged_and_one_without_is_old(told: object) -> None:
+    table = json.loads(next(trace_lines(comparison())))
+    table["strategies"]["ngram"]["reliability"] = told
+    with pytest.raises(TraceError, match="line 1: field"):
+        parse_header(json.dumps(table))
+    del table["strategies"]["ngram"]["reliability"]
+    assert parse_header(json.dumps(table)).reliability("ngram") is None
+    assert parse_header(json.dumps(table)).reliability("target") is not None
 
 
 def test_the_header_gives_back_the_pair_and_the_settings() -> None:
