@@ -30,6 +30,7 @@ _DARK = Theme(
         "token-pending": "#98a2ae",
         "token-sampled": "#dfe5ec",
         "quiet": "#93a0b0",
+        "faint": "#4a5868",
         "edge": "#3b4654",
     },
 )
@@ -56,6 +57,7 @@ _LIGHT = Theme(
         "token-pending": "#5c646e",
         "token-sampled": "#1d232b",
         "quiet": "#59616c",
+        "faint": "#b3b0a8",
         "edge": "#bdb8ac",
     },
 )
@@ -84,6 +86,7 @@ _COLOUR_BLIND = Theme(
         "token-pending": "#a6a6a6",
         "token-sampled": "#f2f2f2",
         "quiet": "#a0a0a0",
+        "faint": "#5a5a5a",
         "edge": "#454545",
     },
 )

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from specdec_tui.decoding.records import DraftsProposed, PrefillDone, RoundVerified, Status, Token
 from specdec_tui.tui.figures.words import QUIET, Part
-from specdec_tui.tui.tokens.round_lines import clip, spell
+from specdec_tui.tui.tokens.chips import clip, spell
 from specdec_tui.tui.tokens.run_log import Shown
 from specdec_tui.tui.tokens.style import GLYPHS
 

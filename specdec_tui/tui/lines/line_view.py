@@ -42,6 +42,7 @@ class LineView(ScrollView, can_focus=False):
         self._strips: dict[int, Strip] = {}
         self._base: Style | None = None
         self._width = 0
+        self._stale = False
         self._count = 0
         self._place: int | None = None
         self._thumb_due = False
@@ -160,13 +161,18 @@ class LineView(ScrollView, can_focus=False):
     def on_show(self) -> None:
         self.fit()
 
+    def wrap_again(self) -> None:
+        """Have everything laid out anew by the next `fit`, whatever the width."""
+        self._stale = True
+
     def fit(self) -> None:
         """Take up the current width: wrap again, and keep the reader's place."""
         width = self.scrollable_content_region.width
         if width <= 0:
             return
         following = self.following
-        if width != self._width:
+        if width != self._width or self._stale:
+            self._stale = False
             # Kept over several resizes, or each would round it down to the start of a line.
             mark = self.mark_of(self.scroll_offset.y) if self._place is None else self._place
             self._width = width

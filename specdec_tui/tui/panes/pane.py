@@ -129,6 +129,11 @@ class StrategyPane(CursorPane, can_focus=True):
         return shown if isinstance(shown, LineView) else self._token_view
 
     @property
+    def _caption(self) -> str:
+        view = self.cursor_view
+        return self.view if view is None else view.caption
+
+    @property
     def lossless(self) -> Lossless | None:
         """The verdict on the run, once there is one."""
         return self._lossless
@@ -335,7 +340,7 @@ class StrategyPane(CursorPane, can_focus=True):
         self._figure_line.update(figures, layout=False)
         line = fit_groups(status, max(1, width - 4) if short else width, " · ", first)
         self._status_line.update(Content.assemble(*line), layout=False)
-        subtitle = line if short else [(self.view, "")] if self.view != VIEWS[0] else []
+        subtitle = line if short else [(self._caption, "")] if self._caption else []
         if subtitle != self._subtitle:
             self._subtitle = subtitle
             self.border_subtitle = Content.assemble(*subtitle) if subtitle else None

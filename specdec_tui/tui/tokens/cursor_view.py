@@ -30,6 +30,11 @@ class CursorView(LineView):
         self.run_log = RunLog() if log is None else log
         self.cursor: Place | None = None
 
+    @property
+    def caption(self) -> str:
+        """What this view is called, and how its figures are read; empty where that needs no word."""
+        return ""
+
     def clear(self) -> None:
         """Empty the view for a new run. The log is its owner's to clear."""
         self.cursor, self.held = None, False

@@ -3,128 +3,148 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from rich.cells import cell_len, set_cell_size
-
-from specdec_tui.decoding.records import (
-    DraftsProposed,
-    PrefillDone,
-    RoundVerified,
-    Status,
-    Token,
-    tokens_of,
-)
-from specdec_tui.tui.lines.sanitize import visible
-from specdec_tui.tui.tokens.run_log import Shown
+from specdec_tui.decoding.records import DraftsProposed, PrefillDone, RoundVerified, Status, Token
+from specdec_tui.tui.tokens.chips import Run, cells_in, chip
+from specdec_tui.tui.tokens.run_log import Row, Shown
 from specdec_tui.tui.tokens.style import GLYPHS
-
-
-class Run(NamedTuple):
-    """A part of a line. `status`: whose colours it takes, None for the quiet ones of numbers.
-
-    `token`: which token of the round it shows, if any; `strength`: 1 bolder, -1 fainter than usual.
-    """
-
-    text: str
-    status: Status | None
-    token: int | None = None
-    strength: int = 0
-
 
 _GAP = " "
 _NARROW = 50
 _WIDE = 76
-_BLANKS = str.maketrans({" ": "·", "\n": "↵", "\t": "⇥"})
+_NO_LESS = 0.0005  # below it an entropy is shown as nothing
 
 
-def spell(text: str) -> str:
-    """A token's text with its blanks made visible; an empty piece (inside a character) is `∅`."""
-    return visible(text).translate(_BLANKS) or "∅"
+def round_lines(row: Row, width: int, *, in_rows: bool = False) -> list[list[Run]]:
+    """At least one line; continued lines are indented under the tokens.
+
+    What insight knows of a token stands beside it; with `in_rows` every token has a row of its own for that.
+    """
+    if in_rows:
+        return [*_tokens(row, width, 0), *_insight_rows(row, width)]
+    # As many figures as there is room for in the lines that the first of them need.
+    shortest = _tokens(row, width, 1)
+    for figures in (3, 2):
+        if len(lines := _tokens(row, width, figures)) <= len(shortest):
+            return lines
+    return shortest
 
 
-@dataclass(slots=True)
-class RoundLines:
-    """A round as its lines at the width given last."""
+def entropies_are_raw(tokens: Sequence[Token]) -> bool:
+    """Whether a round was greedy: then p and q are 0 or 1, and its entropies are those of the plain softmax.
 
-    record: Shown
-    texts: tuple[str, ...]
-
-    def _head(self, width: int) -> str:
-        narrow = width < _NARROW
-        match self.record:
-            case PrefillDone(seconds=seconds):
-                number, kept, milliseconds = "pre", "", f"{seconds * 1e3:.0f}"
-            case DraftsProposed(round=index, drafts=drafts):
-                number, kept, milliseconds = str(index + 1), f"?/{len(drafts)}", "…"
-            case RoundVerified(round=index, drafts=drafts):
-                accepted = sum(draft.status is Status.ACCEPTED for draft in drafts)
-                number, kept = str(index + 1), f"{accepted}/{len(drafts)}" if drafts else ""
-                milliseconds = f"{self.record.seconds * 1e3:.1f}"
-        if narrow:
-            return f"{number:>4} {kept:>4} "
-        return f"{number:>4} {kept:>5} {milliseconds:>6} ms  "
-
-    def lines(self, width: int) -> list[list[Run]]:
-        """At least one line; continued lines are indented under the tokens."""
-        head = self._head(width)
-        room = max(4, width - len(head))
-        lines: list[list[Run]] = [[Run(head, None)]]
-        used = 0
-        tokens = tokens_of(self.record)
-        for index, (token, text) in enumerate(zip(tokens, self.texts, strict=False)):
-            chip = clip(spell(text), room - 1)
-            cells = 1 + cell_len(chip)
-            if used and used + len(_GAP) + cells > room:
-                lines.append([Run(" " * len(head), None)])
-                used = 0
-            if used:
-                lines[-1].append(Run(_GAP, None))
-                used += len(_GAP)
-            lines[-1] += [Run(GLYPHS[token.status], token.status, index), Run(chip, token.status, index)]
-            used += cells
-        lines += self._insight_lines(tokens, width)
-        return lines
-
-    def _insight_lines(self, tokens: Sequence[Token], width: int) -> list[list[Run]]:
-        indent, column = (" " * 5, 12) if width < _WIDE else (" " * 9, 16)
-        found: list[list[Run]] = []
-        for index, (token, text) in enumerate(zip(tokens, self.texts, strict=False)):
-            if token.insight is None:
-                continue
-            chip = set_cell_size(clip(spell(text), column), column)
-            found.append(
-                [
-                    Run(indent, None),
-                    Run(GLYPHS[token.status], token.status, index),
-                    Run(chip, token.status, index),
-                    Run(_numbers(token, width, width - len(indent) - 1 - column), None),
-                ]
-            )
-        return found
+    A processed distribution that gives a token all of its mass has no entropy.
+    """
+    return any(
+        (token.p == 1.0 and (token.insight.target_entropy or 0.0) >= _NO_LESS)
+        or (token.q == 1.0 and (token.insight.drafter_entropy or 0.0) >= _NO_LESS)
+        for token in tokens
+        if token.insight is not None
+    )
 
 
-def clip(text: str, cells: int) -> str:
-    """The text in at most `cells` cells, with an ellipsis where it is cut."""
-    if len(text) <= cells and cell_len(text) <= cells:
-        return text
-    if cells < 2:
-        return "…"[:cells]
-    return set_cell_size(text[: 4 * cells], cells - 1) + "…"
+def _head(record: Shown, width: int) -> str:
+    match record:
+        case PrefillDone(seconds=seconds):
+            number, kept, milliseconds = "pre", "", f"{seconds * 1e3:.0f}"
+        case DraftsProposed(round=index, drafts=drafts):
+            number, kept, milliseconds = str(index + 1), f"?/{len(drafts)}", "…"
+        case RoundVerified(round=index, drafts=drafts):
+            accepted = sum(draft.status is Status.ACCEPTED for draft in drafts)
+            number, kept = str(index + 1), f"{accepted}/{len(drafts)}" if drafts else ""
+            milliseconds = f"{record.seconds * 1e3:.1f}"
+    if width < _NARROW:
+        return f"{number:>4} {kept:>4} "
+    return f"{number:>4} {kept:>5} {milliseconds:>6} ms  "
 
 
-def _numbers(token: Token, width: int, room: int) -> str:
-    """Probabilities under target and drafter, entropies of both in nats, chance to be accepted.
+def _tokens(row: Row, width: int, figures: int) -> list[list[Run]]:
+    """A round in one sentence. `figures`: 0 none, 1 chance and draw, 2 p and q too, 3 entropies too."""
+    head = _head(row.record, width)
+    room = max(4, width - len(head))
+    raw = entropies_are_raw(row.tokens)
+    lines: list[list[Run]] = [[Run(head, None)]]
+    used = 0
+    for index, (token, text) in enumerate(zip(row.tokens, row.texts, strict=False)):
+        runs = chip(token, text, index, room)
+        if figures and (told := _briefly(token, figures, raw)) and cells_in(runs) + len(told) <= room:
+            runs.append(Run(told, None))
+        cells = cells_in(runs)
+        if used and used + len(_GAP) + cells > room:
+            lines.append([Run(" " * len(head), None)])
+            used = 0
+        if used:
+            lines[-1].append(Run(_GAP, None))
+            used += len(_GAP)
+        lines[-1] += runs
+        used += cells
+    return lines
+
+
+def _briefly(token: Token, figures: int, raw: bool) -> str:
+    """What insight adds to a token in its line: ` .31<.93 p.75 q.50 H1.5 Hq0.9`."""
+    seen = token.insight
+    if seen is None:
+        return ""
+    parts = []
+    if token.acceptance is not None:
+        parts.append(odds(token.acceptance, token.draw))
+    if figures > 1:
+        parts += [f"{name}{_short(value)}" for name, value in (("p", token.p), ("q", token.q)) if value is not None]
+    if figures > 2:
+        entropies = (("H", seen.target_entropy), ("Hq", seen.drafter_entropy))
+        parts += [f"{'raw ' * raw}{name}{value:.1f}" for name, value in entropies if value is not None]
+    return "".join(f" {part}" for part in parts)
+
+
+def odds(chance: float, draw: float | None) -> str:
+    """A chance to be accepted, and how the draw that decided stands to it; with digits enough to tell them apart."""
+    if draw is None:
+        return _short(chance)
+    digits = _telling(chance, draw, 2)
+    return f"{_short(draw, digits)}{'<' if draw < chance else '≥'}{_short(chance, digits)}"
+
+
+def _telling(one: float, other: float | None, least: int) -> int:
+    """Digits that tell two numbers apart, `least` or more."""
+    if other is None:
+        return least
+    return next((n for n in range(least, 6) if f"{one:.{n}f}" != f"{other:.{n}f}"), 6)
+
+
+def _short(value: float, digits: int = 2) -> str:
+    return f"{value:.{digits}f}".removeprefix("0")
+
+
+def _insight_rows(row: Row, width: int) -> list[list[Run]]:
+    indent, column = (" " * 5, 12) if width < _WIDE else (" " * 9, 16)
+    raw = entropies_are_raw(row.tokens)
+    found: list[list[Run]] = []
+    for index, (token, text) in enumerate(zip(row.tokens, row.texts, strict=False)):
+        if token.insight is None:
+            continue
+        runs = chip(token, text, index, column + len(GLYPHS[token.status]))
+        runs.append(Run(" " * (1 + column - cells_in(runs)), None))
+        numbers = _numbers(token, width, width - len(indent) - 1 - column, raw)
+        found.append([Run(indent, None), *runs, Run(numbers, None)])
+    return found
+
+
+def _numbers(token: Token, width: int, room: int, raw: bool) -> str:
+    """Chance to be accepted and its draw, processed probabilities of target and drafter, their entropies in nats.
 
     As many as fit, whole: a number cut short would be another number.
     """
-    insight = token.insight
+    seen = token.insight
     digits, gap = (2, " ") if width < _WIDE else (3, "  ")
-    parts = [("p", token.p, digits), ("q", token.q, digits)]
-    if insight is not None:
-        parts += [("H", insight.target_entropy, 2), ("Hq", insight.drafter_entropy, 2)]
-    parts.append(("accept", token.acceptance, digits))
+    parts: list[tuple[str, float | None, int]] = []
+    if token.acceptance is not None:
+        apart = _telling(token.acceptance, token.draw, digits)
+        parts += [("accept", token.acceptance, apart), ("draw", token.draw, apart)]
+    parts += [("p", token.p, digits), ("q", token.q, digits)]
+    if seen is not None:
+        prefix = "raw " if raw else ""
+        parts += [(f"{prefix}H", seen.target_entropy, 2), (f"{prefix}Hq", seen.drafter_entropy, 2)]
     line = ""
     for name, value, places in parts:
         if value is not None:

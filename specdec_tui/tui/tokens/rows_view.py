@@ -12,32 +12,38 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 
-from specdec_tui.decoding.records import Status
+from specdec_tui.decoding.records import Status, Token
+from specdec_tui.tui.tokens.chips import Kind, Run
 from specdec_tui.tui.tokens.cursor_view import CursorView
-from specdec_tui.tui.tokens.round_lines import Run
 from specdec_tui.tui.tokens.run_log import Place, Row, RunLog, Shown
 from specdec_tui.tui.tokens.style import TOKEN_CLASSES
 
-_NUMBERS = "rounds--numbers"
+_NUMBERS, _BLANKS = "rounds--numbers", "rounds--blanks"
 _MARKED = Style(reverse=True)
 _FAINT = 0.25
+_LATEST = 32  # rounds that tell what is known of tokens in this run
 
 
 class RowsView(CursorView):
     """Rows are kept as records; lines are counted only while the view is shown."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {*TOKEN_CLASSES.values(), _NUMBERS}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {*TOKEN_CLASSES.values(), _NUMBERS, _BLANKS}
 
     def __init__(self, log: RunLog | None = None, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(log, id=id, classes=classes)
         # Entry i is the first line of row i; one more entry holds the number of lines.
         self._starts = array("q", [0])
         self._settled = 0  # rows that were counted when they were final
-        self._styles: dict[tuple[Status | None, int], Style] = {}
+        self._styles: dict[tuple[Status | None, int, Kind], Style] = {}
 
     def lines_for(self, row: Row, width: int) -> list[list[Run]]:
         """How a round is written; at least one line."""
         raise NotImplementedError
+
+    @property
+    def _latest(self) -> list[Token]:
+        """The tokens of the last rounds."""
+        return [token for row in self.rows[-_LATEST:] for token in row.tokens]
 
     @property
     def rows(self) -> list[Row]:
@@ -93,7 +99,7 @@ class RowsView(CursorView):
         marked = self.cursor.token if self.cursor is not None and self.cursor.row == row else None
         segments = []
         for run in runs:
-            style = self._style_of(run.status, run.strength)
+            style = self._style_of(run)
             if run.token is not None and run.token == marked:
                 style += _MARKED
             segments.append(Segment(run.text, style))
@@ -123,13 +129,21 @@ class RowsView(CursorView):
         row = bisect_right(self._starts, line) - 1
         return row, self.lines_for(self.rows[row], self._width)[line - self._starts[row]]
 
-    def _style_of(self, status: Status | None, strength: int) -> Style:
-        style = self._styles.get((status, strength))
+    def _style_of(self, run: Run) -> Style:
+        key = (run.status, run.strength, run.kind)
+        style = self._styles.get(key)
         if style is None:
-            name = _NUMBERS if status is None else TOKEN_CLASSES[status]
-            style = stressed(self.get_component_rich_style(name), strength, self.app.no_color)
-            self._styles[status, strength] = style
+            style = self._styles[key] = self._new_style(run)
         return style
+
+    def _new_style(self, run: Run) -> Style:
+        if run.kind is Kind.BLANK:
+            return self.get_component_rich_style(_BLANKS)
+        if run.status is None:
+            return self.get_component_rich_style(_NUMBERS)
+        own = self.get_component_rich_style(TOKEN_CLASSES[run.status])
+        style = stressed(own, run.strength, self.app.no_color)
+        return style + Style(strike=False) if run.kind is Kind.SIGN else style
 
     def notify_style_update(self) -> None:
         super().notify_style_update()

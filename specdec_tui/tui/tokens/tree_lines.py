@@ -5,21 +5,21 @@ draft and those behind it hang below on a dashed line.
 
        3 ├─✓▁·the─✓▂·quick─┬─↻▅·red
          │                 └╌✗▇·brown╌○▂·fox
+
+What has no room goes on in the next line, behind an elbow that joins it.
 """
 
 from __future__ import annotations
 
-from rich.cells import cell_len
-
 from specdec_tui.decoding.records import DraftsProposed, PrefillDone, Status, Token
-from specdec_tui.tui.tokens.round_lines import Run, clip, spell
+from specdec_tui.tui.tokens.chips import Run, cells_in, chip, fitted
 from specdec_tui.tui.tokens.run_log import Row
-from specdec_tui.tui.tokens.style import GLYPHS
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NATS = 6.0  # a target this unsure fills the bar: as unsure as between 400 equal tokens
 _LIKELY, _UNLIKELY = 0.9, 0.3
 _BRANCH_ROOM = 24
+_ELBOW = "╰"  # what goes on in a new line hangs from the stroke before it
 
 
 def entropy_bar(token: Token) -> str:
@@ -59,10 +59,6 @@ def _head(row: Row) -> str:
     return f"{row.record.round + 1:>4} "
 
 
-Chip = tuple[Run, int]
-"""A token as it is drawn, and its width in cells."""
-
-
 class _Drawing:
     def __init__(self, head: str, width: int) -> None:
         self.lines: list[list[Run]] = [[Run(head + "├", None)]]
@@ -71,41 +67,37 @@ class _Drawing:
         self._used = len(self._trunk)
         self._indent = self._used
 
-    def chip(self, row: Row, index: int) -> Chip:
+    def chip(self, row: Row, index: int) -> list[Run]:
         token = row.tokens[index]
         text = row.texts[index] if index < len(row.texts) else ""
-        lead = GLYPHS[token.status] + entropy_bar(token)
-        drawn = lead + clip(spell(text), max(1, self._width - self._indent - 2 - len(lead)))
-        return Run(drawn, token.status, index, strength_of(token)), cell_len(drawn)
+        room = max(3, self._width - self._indent - 2)
+        return chip(token, text, index, room, bar=entropy_bar(token), strength=strength_of(token))
 
-    def along(self, chip: Chip, line: str) -> None:
-        """Go on with a token, on a new line where this one is full."""
-        run, cells = chip
-        if self._used > self._indent and self._used + 1 + cells > self._width:
-            self._new_line(" " * 2)
-            line = ""
+    def along(self, runs: list[Run], line: str) -> None:
+        """Go on with a token, behind an elbow on a new line where this one is full."""
+        if self._used > self._indent and self._used + 1 + cells_in(runs) > self._width:
+            self._new_line(_ELBOW)
         self._draw(line)
-        self._place(run, cells)
+        self._place(runs)
 
-    def fork(self, goes_on: Chip, refused: list[Chip]) -> None:
-        run, cells = goes_on
-        branch = 2 + sum(1 + width for _, width in refused)
+    def fork(self, goes_on: list[Run], refused: list[list[Run]]) -> None:
+        branch = 2 + sum(1 + cells_in(runs) for runs in refused)
         room = self._width - self._used
-        if self._used > self._indent and room < max(3 + cells, min(branch + 1, _BRANCH_ROOM)):
-            self._new_line(" ")
-        if self._used > self._indent + 1:
+        if self._used > self._indent and room < max(3 + cells_in(goes_on), min(branch + 1, _BRANCH_ROOM)):
+            self._new_line(_ELBOW)
+        elif self._used > self._indent + 1:
             self._draw("─")
         at = self._used - self._indent
         self._draw("┬─")
-        self._place(run, cells)
+        self._place(goes_on)
         self._new_line(" " * at + "└╌")
         start = self._used
-        for index, (refused_run, width) in enumerate(refused):
-            if self._used > start and self._used + 1 + width > self._width:
-                self._new_line(" " * (at + 1) + "╌")
+        for index, runs in enumerate(refused):
+            if self._used > start and self._used + 1 + cells_in(runs) > self._width:
+                self._new_line(" " * (at + 1) + _ELBOW)
             elif index:
                 self._draw("╌")
-            self._place(refused_run, width)
+            self._place(runs)
 
     def _new_line(self, lead: str) -> None:
         self.lines.append([Run(self._trunk + lead, None)])
@@ -116,7 +108,7 @@ class _Drawing:
             self.lines[-1].append(Run(line, None))
             self._used += len(line)
 
-    def _place(self, run: Run, cells: int) -> None:
+    def _place(self, runs: list[Run]) -> None:
         room = max(2, self._width - self._used)
-        self.lines[-1].append(run if cells <= room else run._replace(text=clip(run.text, room)))
-        self._used += cells
+        self.lines[-1] += fitted(runs, room)
+        self._used += cells_in(runs)

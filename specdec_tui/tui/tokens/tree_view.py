@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from specdec_tui.tui.tokens.round_lines import Run
+from specdec_tui.tui.tokens.chips import Run
+from specdec_tui.tui.tokens.round_lines import entropies_are_raw
 from specdec_tui.tui.tokens.rows_view import RowsView
 from specdec_tui.tui.tokens.run_log import Row
-from specdec_tui.tui.tokens.tree_lines import tree_lines
+from specdec_tui.tui.tokens.tree_lines import entropy_bar, tree_lines
 
 
 class TreeView(RowsView):
     """The trunk is the text; what the target refused stays readable beside it."""
+
+    @property
+    def caption(self) -> str:
+        if not any(entropy_bar(token) for token in self._latest):
+            return "tree"
+        return f"tree · ▁▅█ {'raw ' * entropies_are_raw(self._latest)}entropy of the target"
 
     def lines_for(self, row: Row, width: int) -> list[list[Run]]:
         return tree_lines(row, width)

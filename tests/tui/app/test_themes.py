@@ -27,7 +27,7 @@ def test_the_themes_are_those_the_settings_name() -> None:
 def test_every_token_colour_can_be_read_on_every_ground(theme: Theme) -> None:
     assert set(theme.variables) == set(TOKEN_DEFAULTS)
     assert {f"token-{status.value}" for status in Status} <= set(theme.variables)
-    text = {name: value for name, value in theme.variables.items() if name != "edge"}
+    text = {name: value for name, value in theme.variables.items() if name not in ("edge", "faint")}
     text |= {name: getattr(theme, name) for name in ("foreground", "primary", "accent", "error", "warning")}
     for ground in ("background", "surface", "panel"):
         for name, value in text.items():

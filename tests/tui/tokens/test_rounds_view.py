@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from widget_data import HostApp, painted, run_steps, strips_of, words_of
 
 from specdec_tui.decoding.records import DraftsProposed, Insight, PrefillDone, RoundVerified, Status, Token
-from specdec_tui.tui.tokens.round_lines import RoundLines
+from specdec_tui.tui.tokens import rounds_view
+from specdec_tui.tui.tokens.round_lines import round_lines
 from specdec_tui.tui.tokens.rounds_view import RoundsView
+from specdec_tui.tui.tokens.run_log import Row
 from specdec_tui.tui.tokens.style import token_styles
 
 DRAFTS = (Token(1, Status.ACCEPTED, 1), Token(2, Status.REJECTED, 2), Token(3, Status.UNVERIFIED, 3))
@@ -22,7 +25,7 @@ async def test_a_round_shows_its_number_what_was_kept_its_time_and_every_token()
         assert painted(view)[0] == "   1   1/3   34.2 ms  ✓·the ✗↵ ○⇥fox ↻·red"
         styles = token_styles(view)
         segments = [(segment.text, segment.style) for segment in view.render_line(0)]
-        assert ("·the", styles[Status.ACCEPTED]) in segments
+        assert ("the", styles[Status.ACCEPTED]) in segments
         assert ("↵", styles[Status.REJECTED]) in segments
         assert styles[Status.REJECTED].strike
 
@@ -69,23 +72,106 @@ async def test_a_narrow_view_wraps_the_tokens_and_loses_none() -> None:
             assert view.line_count >= len(view.rows)
 
 
-async def test_insight_shows_probabilities_and_entropies_of_each_token() -> None:
-    seen = Insight(1.5, 0.25)
-    token = Token(1, Status.ACCEPTED, 0, 0.75, 0.5, 1.0, None, seen)
-    lines = RoundLines(RoundVerified(0, (token,), None, 0.1, 0.1, 0.1), (" word",)).lines(80)
-    assert len(lines) == 2
-    text = "".join(run for run, *_ in lines[1])
-    assert text.split() == ["✓·word", "p", "0.750", "q", "0.500", "H", "1.50", "Hq", "0.25", "accept", "1.000"]
+def sampled_round() -> Row:
+    """Two drafts kept, one refused, and what was drawn in its place, all with insight."""
+    drafts = (
+        Token(1, Status.ACCEPTED, 0, 0.75, 0.5, 1.0, 0.314, Insight(1.5, 0.25)),
+        Token(2, Status.ACCEPTED, 1, 0.2, 0.25, 0.8, 0.796, Insight(1.5, 0.25)),
+        Token(3, Status.REJECTED, 2, 0.012, 0.1, 0.12, 0.831, Insight(2.5, 1.25)),
+    )
+    last = Token(4, Status.RESAMPLED, 2, 0.5, insight=Insight(2.5))
+    return Row(RoundVerified(0, drafts, last, 0.1, 0.1, 0.1), (" the", " quick", " brown", " red"))
 
 
-async def test_numbers_of_insight_are_left_out_whole_where_they_do_not_fit() -> None:
-    token = Token(1, Status.ACCEPTED, 0, 0.75, 0.5, 0.931, None, Insight(1.5, 0.25))
-    for width in range(1, 120):
-        line = RoundLines(RoundVerified(0, (token,), None, 0.1, 0.1, 0.1), (" word",)).lines(width)[-1]
-        text = "".join(run for run, *_ in line)
-        numbers = text.split("·word")[-1].split()[1::2]
-        assert set(numbers) <= {"0.75", "0.50", "0.750", "0.500", "1.50", "0.25", "0.93", "0.931"}
-        assert width < 24 or len(text) <= width
+def greedy_round() -> Row:
+    drafts = (
+        Token(1, Status.ACCEPTED, 0, 1.0, 1.0, 1.0, None, Insight(1.5, 0.25)),
+        Token(3, Status.REJECTED, 2, 0.0, 1.0, 0.0, None, Insight(2.5, 1.25)),
+    )
+    last = Token(4, Status.RESAMPLED, 2, 1.0, insight=Insight(2.5))
+    return Row(RoundVerified(0, drafts, last, 0.1, 0.1, 0.1), (" the", " brown", " red"))
+
+
+def drawn(row: Row, width: int, *, in_rows: bool = False) -> list[str]:
+    return ["".join(run.text for run in line) for line in round_lines(row, width, in_rows=in_rows)]
+
+
+def test_insight_tells_the_chance_and_the_draw_first_then_p_and_q_and_entropies_last() -> None:
+    _, first, *_, last = drawn(sampled_round(), 100, in_rows=True)
+    numbers = "accept 1.000  draw 0.314  p 0.750  q 0.500  H 1.50  Hq 0.25"
+    assert first.split("✓·the")[1].strip() == numbers
+    assert last.split("↻·red")[1].strip() == "p 0.500  H 2.50"
+
+
+@pytest.mark.parametrize("width", [58, 80, 120, 200])
+@pytest.mark.parametrize("in_rows", [True, False])
+def test_chance_and_draw_are_there_at_every_width(width: int, in_rows: bool) -> None:
+    shown = "\n".join(drawn(sampled_round(), width, in_rows=in_rows))
+    if in_rows:
+        assert all(f"draw {draw}" in shown for draw in ("0.31", "0.79", "0.83"))
+        assert all(f"accept {chance}" in shown for chance in ("1.00", "0.80", "0.12"))
+    else:
+        assert all(odds in shown for odds in ("✓·the .31<1.00", "✓·quick .796<.800", "✗·brown .83≥.12"))
+
+
+def test_what_has_no_room_drops_from_the_end_whole() -> None:
+    order = ["accept", "draw", "p", "q", "H", "Hq"]
+    values = {"1.00", "0.31", "0.75", "0.50", "1.50", "0.25", "1.000", "0.314", "0.750", "0.500"}
+    for width in range(1, 130):
+        line = drawn(sampled_round(), width, in_rows=True)[-4]
+        names, numbers = line.split("·the")[-1].split()[::2], line.split("·the")[-1].split()[1::2]
+        assert names == order[: len(names)] and len(names) == len(numbers)
+        assert set(numbers) <= values
+        assert width < 24 or len(line) <= width
+
+
+def test_figures_in_a_line_take_no_line_of_their_own() -> None:
+    plain = Row(VERDICT, TEXTS)
+    for width in (80, 120, 200):
+        assert len(drawn(sampled_round(), width)) == len(drawn(plain, width)) == 1
+    assert len(drawn(sampled_round(), 58)) == 2
+    assert drawn(sampled_round(), 200) == [
+        "   1   2/3  300.0 ms  ✓·the .31<1.00 p.75 q.50 H1.5 Hq0.2 ✓·quick .796<.800 p.20 q.25 H1.5 Hq0.2 "
+        "✗·brown .83≥.12 p.01 q.10 H2.5 Hq1.2 ↻·red p.50 H2.5"
+    ]
+    assert all(len(line) <= width for width in range(40, 220) for line in drawn(sampled_round(), width))
+
+
+def test_of_a_greedy_round_entropies_are_called_raw_as_p_and_q_are_not() -> None:
+    rows = drawn(greedy_round(), 120, in_rows=True)
+    assert rows[1].endswith("accept 1.000  p 1.000  q 1.000  raw H 1.50  raw Hq 0.25")
+    assert "p1.00 q1.00 raw H1.5 raw Hq0.2" in drawn(greedy_round(), 200)[0]
+    assert not any("raw" in line for line in drawn(sampled_round(), 200))
+
+
+async def test_a_low_view_shows_several_rounds_where_a_high_one_has_a_row_for_each_token() -> None:
+    view = RoundsView()
+    async with HostApp(view, columns="-one").run_test(size=(80, 9)) as pilot:
+        for _ in range(20):
+            view.add(sampled_round().record, sampled_round().texts)
+        view.sync()
+        assert sum("2/3" in line for line in painted(view)) >= 8
+        assert view.caption == "rounds · draw<accept"
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert view.line_count == 20 * 5
+        assert view.caption == "rounds"  # the figures say so themselves
+        assert any("accept 0.120  draw 0.831" in line for line in painted(view))
+        await pilot.resize_terminal(80, 9)
+        await pilot.pause()
+        assert view.line_count == 20
+
+
+async def test_the_mark_of_a_blank_is_quieter_than_the_letters_and_a_strike_spares_the_glyph() -> None:
+    view = RoundsView()
+    async with HostApp(view, columns="-one").run_test(size=(80, 8)):
+        view.add(RoundVerified(0, (Token(1, Status.REJECTED, 1),), None, 0.1, 0.1, 0.1), (" brown",))
+        view.sync()
+        styles = {segment.text: segment.style for segment in view.line_segments(0)}
+        glyph, blank, letters = styles["✗"], styles["·"], styles["brown"]
+        assert glyph and blank and letters
+        assert letters.strike and not glyph.strike and not blank.strike
+        assert glyph.color == letters.color != blank.color
 
 
 async def test_rows_are_not_laid_out_while_the_view_is_hidden() -> None:
@@ -107,14 +193,13 @@ async def test_thousands_of_rounds_lay_out_only_what_is_new(monkeypatch) -> None
     view = RoundsView()
     async with HostApp(view, columns="-one").run_test(size=(80, 8)):
         calls = 0
-        original = RoundLines.lines
 
-        def counted(self: RoundLines, width: int):  # type: ignore[no-untyped-def]
+        def counted(row: Row, width: int, *, in_rows: bool):  # type: ignore[no-untyped-def]
             nonlocal calls
             calls += 1
-            return original(self, width)
+            return round_lines(row, width, in_rows=in_rows)
 
-        monkeypatch.setattr(RoundLines, "lines", counted)
+        monkeypatch.setattr(rounds_view, "round_lines", counted)
         for _ in range(3000):
             view.add(VERDICT, TEXTS)
             view.sync()
@@ -124,7 +209,7 @@ async def test_thousands_of_rounds_lay_out_only_what_is_new(monkeypatch) -> None
 
 
 async def test_a_monstrous_token_is_clipped_here() -> None:
-    lines = RoundLines(VERDICT, ("x" * 50_000, "\x1b[31m", "世" * 100, "")).lines(60)
+    lines = round_lines(Row(VERDICT, ("x" * 50_000, "\x1b[31m", "世" * 100, "")), 60)
     text = "".join(run for line in lines for run, *_ in line)
     assert len(text) < 400
     assert "␛[31m" in text

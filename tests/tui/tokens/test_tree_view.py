@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from contrast import contrast
 from rich.cells import cell_len
+from rich.style import Style
 from textual.color import Color
 from widget_data import HostApp, painted, run_steps, strips_of, words_of
 
@@ -57,8 +58,21 @@ def test_prefill_plain_rounds_and_pending_drafts_have_one_line() -> None:
 def test_where_the_fork_has_no_room_it_begins_a_line() -> None:
     assert drawn(Row(VERDICT, TEXTS), 30) == [
         "   1 ├─✓·the─✓·quick",
-        "     │ ┬─↻·red",
+        "     │╰┬─↻·red",
         "     │ └╌✗·brown╌○·fox",
+    ]
+
+
+def test_whatever_goes_on_in_a_new_line_hangs_from_an_elbow() -> None:
+    drafts = (*DRAFTS[:3], Token(4, Status.UNVERIFIED, 4), Token(6, Status.UNVERIFIED, 5))
+    row = Row(RoundVerified(0, drafts, VERDICT.emitted, 0.1, 0.1, 0.1), (*TEXTS[:4], " jumps", " red"))
+    assert drawn(row, 19) == [
+        "   1 ├─✓·the",
+        "     │╰─✓·quick",
+        "     │╰┬─↻·red",
+        "     │ └╌✗·brown",
+        "     │  ╰○·fox",
+        "     │  ╰○·jumps",
     ]
 
 
@@ -86,6 +100,30 @@ def faint_and_strong() -> Row:
     return Row(RoundVerified(0, (*drafts, DRAFTS[2]), VERDICT.emitted, 0.1, 0.1, 0.1), TEXTS)
 
 
+def letters(view: TreeView) -> list[Style | None]:
+    return [segment.style for segment in view.line_segments(0) if segment.text in ("the", "quick", "brown")]
+
+
+async def test_the_strike_of_a_refused_draft_crosses_neither_its_glyph_nor_its_bar() -> None:
+    view = TreeView()
+    async with HostApp(view, columns="-one").run_test(size=(60, 8)):
+        drafts = (Token(1, Status.REJECTED, 0, insight=Insight(3.1)),)
+        view.add(RoundVerified(0, drafts, Token(2, Status.RESAMPLED, 0), 0.1, 0.1, 0.1), (" brown", " red"))
+        view.sync()
+        struck = [s.text for line in (0, 1) for s in view.line_segments(line) if s.style and s.style.strike]
+        assert struck == ["brown"]
+        assert "✗▅" in [segment.text for segment in view.line_segments(1)]
+
+
+@pytest.mark.parametrize(("p", "word"), [(0.5, "entropy"), (1.0, "raw entropy")], ids=["sampling", "greedy"])
+async def test_the_caption_says_what_the_bars_are(p: float, word: str) -> None:
+    view = TreeView()
+    async with HostApp(view, columns="-one").run_test(size=(60, 8)):
+        assert view.caption == "tree"
+        view.add(PrefillDone(Token(0, Status.SAMPLED, 0, p=p, insight=Insight(1.2)), 0.2), ("Hi",))
+        assert view.caption == f"tree · ▁▅█ {word} of the target"
+
+
 @pytest.mark.parametrize("theme", [theme.name for theme in THEMES])
 async def test_what_is_faint_can_still_be_read_in_every_theme(theme: str) -> None:
     view = TreeView()
@@ -93,7 +131,7 @@ async def test_what_is_faint_can_still_be_read_in_every_theme(theme: str) -> Non
         row = faint_and_strong()
         view.add(row.record, row.texts)
         view.sync()
-        styles = [segment.style for segment in view.line_segments(0) if segment.text.startswith("✓")]
+        styles = letters(view)
         assert len({str(style) for style in styles}) == 3
         for style in styles:
             assert style is not None and style.color is not None and style.bgcolor is not None
@@ -107,7 +145,7 @@ async def test_without_colours_the_steps_are_bold_plain_and_dim(monkeypatch: pyt
         row = faint_and_strong()
         view.add(row.record, row.texts)
         view.sync()
-        styles = [segment.style for segment in view.line_segments(0) if segment.text.startswith("✓")]
+        styles = letters(view)
         assert [(style.bold, style.dim) for style in styles if style] == [(True, None), (None, None), (None, True)]
 
 
@@ -118,7 +156,7 @@ async def test_the_marked_token_is_reversed_and_a_cell_leads_back_to_its_token()
         view.sync()
         view.point(Place(0, 3))
         marked = [segment.text for segment in view.render_line(1) if segment.style and segment.style.reverse]
-        assert marked == ["○·fox"]
+        assert "".join(marked) == "○·fox"
         column = painted(view)[0].index("quick")
         assert view.place_at(0, column) == Place(0, 1)
         assert view.place_at(0, 0) is None and view.place_at(0, 59) is None and view.place_at(9, 0) is None
