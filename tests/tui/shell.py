@@ -39,5 +39,6 @@ async def ask(pilot: Pilot[int], prompt: str) -> None:
 
 
 def toasts(app: SpecdecApp) -> list[str]:
-    """The texts of all toasts on the screen."""
-    return [notification.message for notification in app._notifications]
+    """What the app and its dialogs have said and still stands."""
+    said = app.notices.standing if isinstance(app, SpecdecApp) else []
+    return [notice.text for notice in said] + [toast.message for toast in app._notifications]

@@ -16,7 +16,6 @@ from textual.message import Message
 from textual.notifications import SeverityLevel
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import Static
 
 import specdec_tui
 from specdec_tui.backends.pair import PairInfo, Progress
@@ -25,10 +24,11 @@ from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.format import Trace
 from specdec_tui.tui.app.inspection import Inspection
+from specdec_tui.tui.app.notices import Notices
 from specdec_tui.tui.app.preferences import Preferences
 from specdec_tui.tui.app.racing import Racing
 from specdec_tui.tui.app.recordings import Exported, Recordings, Replay, TraceRead
-from specdec_tui.tui.app.run_line import run_line
+from specdec_tui.tui.app.run_line import RunLine, happening
 from specdec_tui.tui.app.runs import Run, Runs
 from specdec_tui.tui.app.stage import Stage
 from specdec_tui.tui.app.texts import Texts
@@ -46,7 +46,7 @@ from specdec_tui.tui.lines.compositor import SparingScreen
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.grid import NARROW, WIDE, PaneGrid
 from specdec_tui.tui.panes.pane import StrategyPane
-from specdec_tui.tui.prompt.box import PromptBox
+from specdec_tui.tui.prompt.box import PLACEHOLDER, PromptBox
 from specdec_tui.tui.screens.help import HelpScreen
 from specdec_tui.tui.screens.model_picker import ModelPicker
 from specdec_tui.tui.screens.side_bar import SideBar
@@ -59,6 +59,7 @@ from specdec_tui.tui.tokens.legend import Legend
 
 BESIDE = 120  # columns from which the inspector stands beside the panes
 SECOND_PRESS_SECONDS = 3.0
+LONGEST_TIMER = 3600.0
 
 
 class EngineReported(Message):
@@ -90,6 +91,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     ) -> None:
         # Textual's own NO_COLOR filter leaves states told apart by grey levels only.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
+        self.notices = Notices()
         self.preferences = Preferences(self, settings)
         self.runs = Runs(self, engine, choice, prompt, wake=lambda: self.post_message(EngineReported()))
         self.recordings = Recordings(self, later=self.runs.engine.call)
@@ -101,7 +103,6 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.racing = Racing(self, self.stage)
         self.side_bar: SideBar | None = None
         self._replay = replay
-        self._said = ("", 0.0)
         self._left_for_side_bar: Widget | None = None
         self._pressed_stop = -SECOND_PRESS_SECONDS
 
@@ -112,7 +113,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         self.header = Header()
-        self.run_line = Static(id="run-line")
+        self.run_line = RunLine()
         self.body = Horizontal(self.grid, id="body")
         self.prompt_box = PromptBox(self.texts.prompts)
         yield self.header
@@ -152,8 +153,8 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     def settle(self) -> None:
         """Bring header, run line and prompt box in line with what the parts are at."""
         self.header.state = self._state
+        self.prompt_box.placeholder = self._placeholder
         self.prompt_box.cursor_blink = not self.runs.running  # each blink is a painting
-        self.run_line.display = bool(self.runs.waiting or self.runs.last_prompt)
         self.show_clock()
         trace = self.recordings.trace
         if self.recordings.opened and trace is not None:
@@ -185,7 +186,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             return "at work"
         if self.recordings.trace is None:
             return "panes"
-        return "trace" if self._state == "trace" else "after a run"
+        return "trace" if self.runs.state == "failed" else "after a run"
 
     def on_descendant_focus(self) -> None:
         self.show_keys()
@@ -194,13 +195,22 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.show_keys()
 
     def show_clock(self) -> None:
-        runs = self.runs
-        self.run_line.update(run_line(runs.last_prompt, runs.waiting, self.recordings.opened, self.racing.race))
+        runs, opened, race = self.runs, self.recordings.opened, self.racing.race
+        now = happening(runs.last_prompt, runs.waiting, runs.running, opened, race)
+        self.run_line.show(now, self.notices.shown)
 
     @property
     def _state(self) -> State:
         state = self.runs.state
-        return "trace" if state == "failed" and self.recordings.opened else state
+        of_the_past = self.racing.race is not None or (state == "failed" and bool(self.recordings.opened))
+        return "trace" if of_the_past else state
+
+    @property
+    def _placeholder(self) -> str:
+        """What the empty prompt box says: whether a prompt would run."""
+        if self.runs.state != "failed":
+            return PLACEHOLDER
+        return f"{'trace' if self.recordings.opened else 'no models'}: m loads models (escape first)"
 
     # What every part may ask of the screen
 
@@ -229,11 +239,13 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         return len(self.screen_stack) > 1
 
     def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
-        """A toast, once while it is up. The text may come from anyone, so it is never read as markup."""
-        if text == self._said[0] and monotonic() < self._said[1]:
+        """Tell a person, once while it still stands: in the run line, and over the dialog that may lie on it."""
+        if not self.notices.say(text, severity, timeout) or not self.is_running:
             return
-        self._said = (text, monotonic() + timeout)
-        self.notify(one_row(text), severity=severity, timeout=timeout, markup=False)
+        self.show_clock()
+        self.set_timer(min(timeout, LONGEST_TIMER) + 0.05, self.show_clock)
+        if self.dialog_is_open:
+            self.notify(one_row(text), severity=severity, timeout=timeout, markup=False)
 
     def ask(self, dialog: Dialog[Answer], answered: Callable[[Answer], None]) -> None:
         def closed(answer: Answer | None) -> None:
@@ -291,7 +303,11 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.action_race()
 
     def photograph(self) -> str:
-        return "" if self.dialog_is_open else self.export_screenshot(title="specdec-tui")
+        if self.dialog_is_open:
+            return ""
+        self.notices.clear()
+        self.show_clock()
+        return self.export_screenshot(title="specdec-tui")
 
     def take_up(self, prompt: str) -> None:
         self.prompt_box.take_up(prompt)
@@ -305,6 +321,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         return panel
 
     def load(self, choice: ModelChoice) -> None:
+        self.notices.clear()  # why the last load failed
         self.runs.load(choice)
 
     def pick_models(self, choice: ModelChoice) -> None:
@@ -434,6 +451,9 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.screen.set_focus(None)
         elif self.racing.race is not None:
             self.action_race()
+        else:
+            self.notices.clear()
+            self.show_clock()
 
     def action_next_pane(self, by: int) -> None:
         self._go_to(self.grid.neighbour(by))

@@ -128,7 +128,9 @@ class Racing:
             self.stop()
             self._stage.deliver([event for event in trace.events if not isinstance(event, Step)])
             self._stage.end(self._table_was_open)
-        self._screen.show_clock()
+            self._screen.settle()
+        else:
+            self._screen.show_clock()
 
     def _give_up(self) -> None:
         """Stop where it is, and show the whole run again."""

@@ -1,20 +1,75 @@
-"""The line above the panes: what they show, what waits, how far a race is."""
+"""The line above the panes: what they show, what waits, how far a race is, and what the app has to say."""
 
 from __future__ import annotations
 
-from textual.content import Content
+from collections.abc import Sequence
 
+from textual import events
+from textual.content import Content
+from textual.widgets import Static
+
+from specdec_tui.tui.app.notices import Notice
 from specdec_tui.tui.app.race import Race
 from specdec_tui.tui.commands.header import one_row
 
+# Beside a notice at least so much of the prompt is left, or none of it.
+_LEAST_CELLS = 20
 
-def run_line(last_prompt: str, waiting: str, opened: str, race: Race | None) -> Content:
-    """`opened` tells of the trace in the panes, where they show one."""
+
+class RunLine(Static):
+    """One row; more only where what is to be said is longer than the screen is wide."""
+
+    def __init__(self) -> None:
+        super().__init__(id="run-line")
+        self._parts: Sequence[Content] = ()
+        self._notices: Sequence[Notice] = ()
+        self._rows = 1
+
+    def show(self, parts: Sequence[Content], notices: Sequence[Notice] = ()) -> None:
+        self._parts, self._notices = parts, notices
+        self._write()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._write()
+
+    def _write(self) -> None:
+        width = self.content_size.width
+        line = with_notices(self._parts, self._notices, width)
+        rows = max(1, line.get_height({}, width)) if width else 1
+        self.update(line, layout=rows != self._rows)  # a layout for every tick of a race would be dear
+        self._rows = rows
+
+
+def happening(last_prompt: str, waiting: str, running: bool, opened: str, race: Race | None) -> list[Content]:
+    """What the panes show, and what waits. `opened` tells of the trace in them, where they show one."""
     if race is not None:
         clock = f"race {race.speed:g}×  {race.seconds:.1f} of {race.length:.1f} s"
-        return Content.assemble((clock, "bold $text-accent"), ("  , slower  . faster  R ends", "$text-muted"))
+        return [Content.assemble((clock, "bold $text-accent"), ("  , slower  . faster  R ends", "$text-muted"))]
+    parts = []
+    if last_prompt and (running or not waiting):
+        shown = Content.assemble(("› ", "bold $text-primary"), one_row(last_prompt))
+        parts.append(Content.assemble((f"{opened} ", "$text-accent"), shown) if opened else shown)
     if waiting:
-        line = Content.assemble(("waiting  ", "$text-warning"), one_row(waiting))
-    else:
-        line = Content.assemble(("› ", "bold $text-primary"), one_row(last_prompt))
-    return Content.assemble((f"{opened} ", "$text-accent"), line) if opened else line
+        parts.append(Content.assemble(("waiting  ", "$text-warning"), one_row(waiting)))
+    return parts
+
+
+def with_notices(parts: Sequence[Content], notices: Sequence[Notice], width: int) -> Content:
+    """`parts` in one row, and the notices behind them; in their place where not much of them would be left."""
+    if not notices:
+        return side_by_side(parts, width)
+    said = Content("\n").join([notice.content for notice in notices])
+    room = width - said.cell_length - 2
+    if len(notices) > 1 or room < _LEAST_CELLS:
+        return said
+    left = side_by_side(parts, room)
+    return Content.assemble(left, " " * (room - left.cell_length + 2), said)
+
+
+def side_by_side(parts: Sequence[Content], width: int) -> Content:
+    """In one row; where they do not fit, what one leaves of its share is for the others."""
+    gap = 2
+    room = max(0, width - gap * (len(parts) - 1))
+    share = room // max(1, len(parts))
+    spare = sum(max(0, share - part.cell_length) for part in parts)
+    return Content(" " * gap).join([part.truncate(share + spare, ellipsis=True) for part in parts])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from time import thread_time
 from typing import Literal, Protocol
 
@@ -235,15 +236,16 @@ class Runs:
         self.pair, self.turns = pair, 0
         self.choice = self._loads.get(job, self.choice)
         self._screen.pair_loaded(pair)
-        for note in pair.notes:
-            self._screen.say(note, timeout=10)
+        if pair.notes:
+            self._screen.say(" · ".join(pair.notes), timeout=10)
 
     def _load_ended(self, job: int, error: str) -> None:
         del self._loads[job]
         self.prepare()
         if error:
             kept = "" if self.pair is None else f" The present pair stays: {self.pair.target.name}."
-            self._screen.say(f"{error}{kept}", "error", timeout=20)
+            # With a pair in place one goes on; without, nothing matters more until another load.
+            self._screen.say(f"{error}{kept}", "error", timeout=20 if kept else inf)
             if self.pair is None and not self._loads:
                 self._return_waiting()
 

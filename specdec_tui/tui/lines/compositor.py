@@ -77,3 +77,7 @@ class SparingScreen(Screen[None], inherit_bindings=False):
     def __init__(self) -> None:
         super().__init__(id="_default")
         self._compositor = SparingCompositor()
+
+    def on_screen_resume(self) -> None:
+        """Toasts are for dialogs; on this screen they would cover the prompt."""
+        self.app.clear_notifications()

@@ -13,6 +13,8 @@ from specdec_tui.tui.commands.table import PROMPT, bindings
 from specdec_tui.tui.lines.sanitize import editable
 from specdec_tui.tui.prompt.history import PromptHistory
 
+PLACEHOLDER = "Ask something; enter runs it with every strategy"
+
 
 class PromptBox(TextArea):
     """A text box that keeps every pasted line (an `Input` would keep the first only)."""
@@ -31,7 +33,7 @@ class PromptBox(TextArea):
 
     def __init__(self, history: PromptHistory | None = None) -> None:
         super().__init__(
-            placeholder="Ask something; enter runs it with every strategy",
+            placeholder=PLACEHOLDER,
             compact=False,
             tab_behavior="focus",
             soft_wrap=True,

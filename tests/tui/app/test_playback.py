@@ -237,7 +237,7 @@ async def test_in_a_replay_nothing_runs_and_it_is_said_why(tmp_path: Path) -> No
         await ask(pilot, "hello")
         assert replayed.prompt_box.text == "hello" and not replayed.runs.running
         await pilot.press("escape", "r")
-        await until(pilot, lambda: "No models are loaded" in replayed._said[0])
+        await until(pilot, lambda: "No models are loaded" in toasts(replayed)[-1])
         assert not replayed.runs.waiting
 
 

@@ -1,21 +1,60 @@
-"""The line above the panes."""
+"""The line above the panes, and the notices in it."""
 
 from __future__ import annotations
 
 from scripted_engine import ScriptedEngine
+from textual.content import Content
 
 from specdec_tui.settings import Settings
+from specdec_tui.tui.app.notices import Notice, Notices
 from specdec_tui.tui.app.race import Race
-from specdec_tui.tui.app.run_line import run_line
+from specdec_tui.tui.app.run_line import happening, side_by_side, with_notices
 
 
-def test_the_line_tells_of_the_prompt_that_runs_or_waits_and_of_the_open_trace() -> None:
-    assert str(run_line("why [b]blue\x1b", "", "", None)) == "› why [b]blue␛"
-    assert str(run_line("why", "next\none", "", None)) == "waiting  next one"
-    assert str(run_line("why", "", "trace · 17:31", None)) == "trace · 17:31 › why"
+def shown(*arguments: object, width: int = 80) -> str:
+    return side_by_side(happening(*arguments), width).plain  # type: ignore[arg-type]
+
+
+def test_the_line_tells_of_the_prompt_that_runs_and_of_the_one_that_waits() -> None:
+    assert shown("why [b]blue\x1b", "", True, "", None) == "› why [b]blue␛"
+    assert shown("why", "next\none", True, "", None) == "› why  waiting  next one"
+    assert shown("", "early", False, "", None) == "waiting  early"
+    assert shown("why", "early", False, "", None) == "waiting  early"  # the models are being changed
+    assert shown("why", "", False, "trace · 17:31", None) == "trace · 17:31 › why"
+
+
+def test_of_two_long_prompts_both_are_seen() -> None:
+    line = shown("a" * 200, "b" * 200, True, "", None, width=60)
+    assert line == f"› {'a' * 26}…  waiting  {'b' * 19}…" and len(line) == 60
+    assert shown("why", "b" * 200, True, "", None, width=60) == f"› why  waiting  {'b' * 43}…"
 
 
 def test_a_race_shows_its_clock() -> None:
     race = Race(ScriptedEngine().run("why", Settings(max_new_tokens=12), lambda: False), 0.5)
     race.advance(1)
-    assert str(run_line("why", "", "", race)).startswith("race 0.5×  0.5 of ")
+    assert shown("why", "", False, "", race).startswith("race 0.5×  0.5 of ")
+
+
+def test_a_notice_stands_behind_the_prompt_or_in_its_place_and_is_never_cut() -> None:
+    prompt = [Content("› " + "why " * 30)]
+    for length in (5, 30, 57, 58, 59, 77, 78, 79, 200):
+        line = with_notices(prompt, [Notice("x" * length, "information", 0)], 78).plain
+        assert "x" * length in line
+        assert len(line) == 78 or line == "x" * length
+        assert ("why" in line) == (length <= 56)
+    assert with_notices([], [Notice("short", "error", 0)], 30).plain.endswith("✗ short")
+
+
+def test_information_gives_way_to_what_is_said_next_and_problems_stand_for_their_time() -> None:
+    now = [0.0]
+    notices = Notices(lambda: now[0])
+    assert notices.say("no such model", "error", 20)
+    assert notices.say("ngram off") and not notices.say("ngram off")
+    assert notices.say("ngram on")
+    assert [notice.text for notice in notices.shown] == ["ngram on", "no such model"]
+    now[0] = 6
+    assert [notice.text for notice in notices.shown] == ["no such model"]
+    assert notices.say("ngram on\x1b[2J [b]")
+    assert notices.shown[0].content.plain == "ngram on␛[2J [b]"
+    now[0] = 30
+    assert notices.shown == []
