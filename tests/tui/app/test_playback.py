@@ -121,7 +121,8 @@ async def test_a_new_prompt_ends_a_race_and_runs() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await one_run(pilot)
         app.action_race("0.05")
-        await one_run(pilot, "next")
+        await ask(pilot, "next")
+        await until(pilot, lambda: len(engine.runs) == 2 and not app.runs.running, "the next run")
         assert (
             app.racing.race is None
             and app.recordings.trace is not None
