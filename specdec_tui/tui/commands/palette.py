@@ -63,6 +63,8 @@ class Palette(Dialog[Row]):
         highlighted = self.query_one(OptionList).highlighted
         if self._rows and highlighted is not None:
             self._choose(self._rows[highlighted])
+        elif self._rows:
+            self.app.notify(f"{self._rows[0].text}: type the whole name, or choose it with ↓", markup=False)
         elif event.value.strip():
             self.app.notify(f"No command or setting fits '{one_row(event.value)}'", severity="warning", markup=False)
 
@@ -103,7 +105,9 @@ class Palette(Dialog[Row]):
         options.clear_options()
         if self._rows:
             options.add_options([Option(_prompt(row)) for row in self._rows])
-            options.highlighted = 0
+            first = self._rows[0]
+            is_meant = not first.by_choice or text.strip().lower() == first.text
+            options.highlighted = 0 if is_meant else None
         else:
             options.add_option(Option(Content.styled("nothing fits", "italic $text-muted"), disabled=True))
 

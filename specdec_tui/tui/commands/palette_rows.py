@@ -1,19 +1,22 @@
 """What the palette lists for a text: pure functions from the text to rows, without a screen.
 
 `gamma 8` is a parsed argument and comes first; `gamma` alone leads to a second list with its
-values; a bad value is a row that says what is allowed and only complains when chosen. Words are
-matched by their beginnings, not fuzzily, so that an unknown word finds nothing.
+values; a bad value is a row that says what is allowed and only complains when chosen. Behind what is
+called like the words come what is told of by them, other words for it, values (`dark`) and, where
+nothing else fits, what is spelled nearly so. What cannot be undone comes last among its equals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from typing import Any
 
 from specdec_tui.settings import (
     FIELDS,
     STRATEGIES,
+    SWITCH,
     Kind,
     ModelChoice,
     SettingError,
@@ -24,7 +27,7 @@ from specdec_tui.settings import (
     parse_processor,
     parse_value,
 )
-from specdec_tui.tui.commands.table import COMMANDS, key_names
+from specdec_tui.tui.commands.table import COMMANDS, Command, key_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class Row:
     text: str
     help: str
     does: Act | Change | Ask | Refuse
+    by_choice: bool = False
+    """Only a guess, or not to be undone: it takes its whole name or the arrows, not its first letters and enter."""
 
 
 _SUGGESTIONS = {
@@ -79,28 +84,116 @@ _SUGGESTIONS = {
 }
 
 
+# What people call a setting elsewhere.
+_ALSO = {
+    "gamma": "γ g k drafts num_speculative_tokens speculation lookahead",
+    "max_new_tokens": "max tokens n",
+    "temperature": "t temp",
+    "top_k": "topk",
+    "top_p": "topp nucleus",
+    "processor": "sampling sampler sample",
+    "theme": "colour color dark light look scheme",
+    "insight": "entropy probabilities debug alternatives",
+    "capture": "graph cuda compile",
+    "schedule": "order timing",
+    "record": "keep save traces",
+    "ignore_eos": "end eos",
+    "chat": "template",
+    "device": "gpu",
+    "dtype": "precision",
+    "quantize": "bits int8 int4",
+}
+_NEAR = 0.65
+
+
 def rows_for(query: str, settings: Settings, choice: ModelChoice) -> list[Row]:
     """The rows for what was typed, best first; nothing when no word fits."""
     words = query.split()
     if not words:
         return [*_command_rows(()), *_setting_rows((), settings, choice)]
-    head, rest = words[0], words[1:]
-    wants_values = not rest and query[-1].isspace()
+    meant = _in_our_words(query)
+    found = _argument_rows(meant, settings, choice)
+    has_arguments = bool(found)
+    if len(words) == 1 and words[0] in STRATEGIES:
+        found += [row for row in _command_rows(()) if row.text == f"toggle {words[0]}"]
+    listed = [
+        (row, name, told)
+        for row, name, told in _everything(settings, choice)
+        if not (has_arguments and isinstance(row.does, Ask))  # its values are listed already
+    ]
+    named = [row for row, name, _ in listed if _fits(words, name)]
+    told = [row for row, name, told in listed if _fits(words, f"{name} {told}")]
+    found += sorted(named, key=lambda row: (row.text != query.strip(), row.by_choice))
+    found += sorted(told, key=lambda row: row.by_choice)
+    found += _rows_of_values(words, settings, choice)
+    if not found:
+        found += [replace(row, by_choice=True) for row, name, _ in listed if _is_nearly(words, name)]
+    first: dict[str, Row] = {}
+    for row in found:
+        first.setdefault(row.text, row)
+    return list(first.values())
+
+
+def _everything(settings: Settings, choice: ModelChoice) -> Iterator[tuple[Row, str, str]]:
+    """Every command and setting: its row, what it is called, and what is told of it in our words and in others."""
+    for command in COMMANDS:
+        if command.in_palette:
+            yield _command_row(command), command.name, f"{command.help} {command.also}"
+    for name, row in zip(FIELDS, _setting_rows((), settings, choice), strict=True):
+        yield row, f"{row.text} {name}", f"{FIELDS[name].metadata['help']} {_ALSO.get(name, '')}"
+
+
+def _in_our_words(query: str) -> str:
+    """The text with its first word as commands and settings call it: `γ 5` means `gamma 5`."""
+    head, space, rest = query.lstrip().partition(" ")
+    others = {word: name for name, also in _ALSO.items() for word in also.split()}
+    others |= {word: command.name for command in COMMANDS if command.argument for word in command.also.split()}
+    known = head.lower() not in others or head in (*FIELDS, *(command.name for command in COMMANDS))
+    return query if known or not space else f"{others[head.lower()].replace('_', '-')} {rest}"
+
+
+def _argument_rows(query: str, settings: Settings, choice: ModelChoice) -> list[Row]:
+    """Rows for a setting or a command with an argument behind it, or with those it could have."""
+    words = query.split()
+    found = _command_arguments(query)
     try:
-        name = name_of(head)
+        name = name_of(words[0])
     except SettingError:
-        name = ""
-    found: list[Row] = list(_argument_rows(query))
-    if name in FIELDS and rest:
-        found.append(_parsed(name, head, " ".join(rest), settings, choice))
-    elif name in FIELDS and wants_values:
-        found.extend(_value_rows(name, head, settings, choice))
-    if not rest and head in STRATEGIES:
-        found.extend(row for row in _command_rows(()) if row.text == f"toggle {head}")
-    found.extend(row for row in _command_rows(words) if row not in found)
-    if not rest and not wants_values:
-        found.extend(_setting_rows(words, settings, choice))
+        return found
+    if len(words) > 1:
+        found.append(_parsed(name, words[0], " ".join(words[1:]), settings, choice))
+    elif query[-1].isspace():
+        found += _value_rows(name, words[0], settings, choice)
     return found
+
+
+def _rows_of_values(words: list[str], settings: Settings, choice: ModelChoice) -> Iterator[Row]:
+    """Settings one of whose values is named: `dark`, `nucleus`."""
+    for name, field in FIELDS.items():
+        kind: Kind = field.metadata["kind"]
+        if kind is SWITCH or not kind.choices:
+            continue
+        for value in filter(None, kind.choices):
+            if len(words) == 1 and len(words[0]) > 1 and _fits(words, value):
+                word = field.metadata.get("palette", flag_of(name))
+                yield _parsed(name, word, value, settings, choice)
+    if len(words) == 1:
+        for command in COMMANDS:
+            for value in command.values:
+                if value.isalpha() and _fits(words, value):
+                    yield Row(f"{command.name} {value}", command.help, Act(command.action_with(value)))
+
+
+def _is_nearly(words: list[str], name: str) -> bool:
+    """Whether each word is spelled nearly like the beginning of a word of `name`, or stands in it with gaps."""
+    return all(len(word) > 2 and any(_near(word.lower(), part) for part in _parts(name)) for word in words)
+
+
+def _near(word: str, part: str) -> bool:
+    letters = iter(part)
+    if word[0] == part[0] and all(letter in letters for letter in word):
+        return True
+    return SequenceMatcher(None, word, part[: len(word) + 1]).ratio() >= _NEAR
 
 
 def _parsed(name: str, head: str, text: str, settings: Settings, choice: ModelChoice) -> Row:
@@ -135,42 +228,62 @@ def _value_rows(name: str, head: str, settings: Settings, choice: ModelChoice) -
         yield Row(f"{head} …", allowed, Refuse(f"{flag_of(name)}: give {kind.allowed}"))
 
 
+def _command_row(command: Command) -> Row:
+    keys = key_names(command)
+    return Row(command.name, command.help + (f" · {keys[0]}" if keys else ""), Act(command.action), command.is_final)
+
+
 def _command_rows(words: tuple[str, ...] | list[str]) -> Iterator[Row]:
     for command in COMMANDS:
         if command.in_palette and _fits(words, command.name):
-            keys = key_names(command)
-            yield Row(command.name, command.help + (f" · {keys[0]}" if keys else ""), Act(command.action))
+            yield _command_row(command)
 
 
-def _argument_rows(query: str) -> Iterator[Row]:
+def _command_arguments(query: str) -> list[Row]:
     """A command that takes an argument, with the one typed behind its name, or with what could be."""
+    found: list[Row] = []
     for command in COMMANDS:
         typed = query.lstrip()
         if not command.argument or not typed.lower().startswith(command.name + " "):
             continue
         argument = typed[len(command.name) :].strip()
-        if argument and argument not in command.values:
-            yield Row(f"{command.name} {argument}", command.help, Act(command.action_with(argument)))
-        for value in command.values:
-            if value.startswith(argument):
-                yield Row(f"{command.name} {value}", command.help, Act(command.action_with(value)))
+        begun = [value for value in command.values if value.startswith(argument)]
+        found += [Row(f"{command.name} {v}", command.help, Act(command.action_with(v))) for v in begun]
         if not argument:
             asked = f"{command.name}: give {command.argument}"
-            yield Row(f"{command.name} …", f"type {command.argument}", Refuse(asked))
+            found.append(Row(f"{command.name} …", f"type {command.argument}", Refuse(asked)))
+        elif argument not in command.values:
+            found.insert(0, _checked(command, argument, bool(begun)))
+    return [row for row in found if row is not None]
+
+
+def _checked(command: Command, argument: str, is_begun: bool) -> Row | None:
+    """The row of an argument that is none of those listed; None for one that is only begun."""
+    text = f"{command.name} {argument}"
+    try:
+        command.check(argument)
+    except SettingError as error:
+        return None if is_begun else Row(text, str(error), Refuse(str(error)))
+    return Row(text, command.help, Act(command.action_with(argument)))
 
 
 def _setting_rows(words: tuple[str, ...] | list[str], settings: Settings, choice: ModelChoice) -> Iterator[Row]:
     for name, field in FIELDS.items():
         word = field.metadata.get("palette", flag_of(name))
-        if _fits(words, f"{word} {name} {field.metadata['help']}" if words else word):
+        if _fits(words, word):
             help_text = f"{field.metadata['help']} · now {_now(name, settings, choice)}"
             yield Row(word, help_text, Ask(f"{word} "))
 
 
-def _fits(words: tuple[str, ...] | list[str], text: str) -> bool:
+def _fits(words: Iterable[str], text: str) -> bool:
     """Every typed word begins a word of `text`."""
-    parts = text.lower().replace("-", " ").replace("_", " ").split() + text.lower().split()
+    parts = _parts(text)
     return all(any(part.startswith(word.lower()) for part in parts) for word in words)
+
+
+def _parts(text: str) -> list[str]:
+    text = text.lower()
+    return text.replace("-", " ").replace("_", " ").replace("(", " ").split() + text.split()
 
 
 def _now(name: str, settings: Settings, choice: ModelChoice) -> str:

@@ -6,11 +6,12 @@ A command without an argument is a row here. A setting needs no row: every field
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from textual.binding import Binding
 
-from specdec_tui.settings import STRATEGIES
+from specdec_tui.settings import STRATEGIES, SettingError, parse_path, parse_speed
 
 VIEWS = ("text", "rounds", "tree", "charts")
 """What a pane can show."""
@@ -38,7 +39,8 @@ class Command:
     """`name` is typed in the palette, `action` is an action of the app.
 
     `keys` are Textual's key names, comma separated. In the palette an `argument` may follow the name
-    (`values` are suggestions); the action then gets it as text.
+    (`values` are suggestions); the action then gets it as text. `check` raises SettingError for one that
+    is not valid. `also` are other words that find it; `is_final`: it cannot be undone.
     """
 
     name: str
@@ -49,6 +51,9 @@ class Command:
     in_palette: bool = True
     argument: str = ""
     values: tuple[str, ...] = ()
+    check: Callable[[str], object] = str
+    also: str = ""
+    is_final: bool = False
 
     @property
     def id(self) -> str:
@@ -57,6 +62,19 @@ class Command:
     def action_with(self, argument: str) -> str:
         """The action for an argument as typed."""
         return f"{self.action.partition('(')[0]}({argument!r})"
+
+
+def check_view(text: str) -> None:
+    """SettingError when there is no such view."""
+    if text not in VIEWS:
+        raise SettingError(f"view: '{text}' is not valid: give one of {', '.join(VIEWS)}")
+
+
+def check_export(text: str) -> None:
+    """SettingError when a run cannot be written so: `text` is a format and perhaps a file."""
+    kind = text.partition(" ")[0]
+    if kind not in EXPORTS:
+        raise SettingError(f"export: '{kind}' is not valid: give one of {', '.join(EXPORTS)}, and a file")
 
 
 def _toggles() -> tuple[Command, ...]:
@@ -112,7 +130,7 @@ def _cursor_moves() -> tuple[Command, ...]:
 
 # Nothing destructive may come first: `enter` on the freshly opened palette runs the first row.
 COMMANDS: tuple[Command, ...] = (
-    Command("help", "keys, commands and settings", "help", "f1", ANYWHERE),
+    Command("help", "keys, commands and settings", "help", "f1", ANYWHERE, also="keys shortcuts glossary"),
     Command("help on a plain key", "the same help", "help", "h,question_mark", in_palette=False),
     Command("run", "run the prompt in the box", "submit", "enter", PROMPT),
     Command("new line", "begin a new line", "newline", "ctrl+j", PROMPT, in_palette=False),
@@ -121,7 +139,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("prompt", "go to the prompt box", "focus_prompt", "slash"),
     *_toggles(),
     *_pane_goers(),
-    Command("run again", "run the last prompt again", "run_again", "r"),
+    Command("run again", "run the last prompt again", "run_again", "r", also="repeat retry rerun"),
     Command(
         "view",
         f"next view: {', '.join(VIEWS)}",
@@ -129,11 +147,13 @@ COMMANDS: tuple[Command, ...] = (
         "v",
         argument="one of " + ", ".join(VIEWS),
         values=VIEWS,
+        check=check_view,
+        also="graph plot chart",
     ),
-    Command("inspect", "look into one token: chances, draw, alternatives", "inspect", "i"),
-    Command("find", "find text in the current pane", "find", "f,ctrl+f"),
+    Command("inspect", "look into one token: chances, draw, alternatives", "inspect", "i", also="why"),
+    Command("find", "find text in the current pane", "find", "f,ctrl+f", also="search"),
     Command("copy", "copy the current pane's answer, or what is selected in it", "copy", "y"),
-    Command("table", "show or hide the comparison table", "toggle_table", "t"),
+    Command("table", "show or hide the comparison table", "toggle_table", "t", also="compare results"),
     Command("more drafts", "one more draft token per round", "change_gamma(1)", "plus,equals_sign"),
     Command("fewer drafts", "one draft token less per round", "change_gamma(-1)", "minus"),
     Command(
@@ -143,11 +163,13 @@ COMMANDS: tuple[Command, ...] = (
         "R",
         argument="a speed: 1 is true time, 0.1 ten times slower",
         values=("1", "0.1", "0.25", "0.5", "2", "4"),
+        check=parse_speed,
+        also="speed replay",
     ),
     Command("slower race", "half the speed of the race", "race_speed(-1)", "comma"),
     Command("faster race", "twice the speed of the race", "race_speed(1)", "full_stop"),
     Command("history", "runs that were kept: open, race, compare, export, delete", "history", "H"),
-    Command("open trace", "open a trace file", "open_trace", argument="a file", in_palette=True),
+    Command("open trace", "open a trace file", "open_trace", argument="a file", check=parse_path, also="load"),
     Command(
         "export",
         "write what the panes show to a file",
@@ -155,14 +177,18 @@ COMMANDS: tuple[Command, ...] = (
         "e",
         argument="json, csv, svg or html, and a file",
         values=EXPORTS,
+        check=check_export,
+        also="save report screenshot picture",
     ),
-    Command("models", "choose and load a pair of models", "models", "m"),
-    Command("settings", "show or hide the side bar", "toggle_side_bar", "s"),
-    Command("maximise", "one pane on the whole screen, and back", "toggle_maximise", "z"),
+    Command("models", "choose and load a pair of models", "models", "m", also="pair open"),
+    Command("settings", "show or hide the side bar", "toggle_side_bar", "s", also="options preferences config"),
+    Command("maximise", "one pane on the whole screen, and back", "toggle_maximise", "z", also="zoom full maximize"),
     Command("commands", "set anything", "commands", "ctrl+p", ANYWHERE, in_palette=False),
-    Command("stop", "stop the run and keep its text (pressed again: quit)", "stop_or_quit", "ctrl+c"),
-    Command("new chat", "forget the conversation", "new_chat", "n"),
-    Command("quit", "leave the app", "quit", "ctrl+q", ANYWHERE),
+    Command(
+        "stop", "stop the run and keep its text (pressed again: quit)", "stop_or_quit", "ctrl+c", also="cancel abort"
+    ),
+    Command("new chat", "forget the conversation", "new_chat", "n", also="clear reset", is_final=True),
+    Command("quit", "leave the app", "quit", "ctrl+q", ANYWHERE, also="exit close bye", is_final=True),
     *_cursor_moves(),
     Command("next match", "the next place where the text is found", "step(1)", "enter,down", FIND, in_palette=False),
     Command("previous match", "the place before", "step(-1)", "up,shift+enter", FIND, in_palette=False),

@@ -11,6 +11,7 @@ from textual import events
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
+from widget_data import painted
 
 from specdec_tui.settings import ModelChoice
 from specdec_tui.tui.app.app import SpecdecApp
@@ -124,6 +125,32 @@ async def test_a_command_runs_by_its_name() -> None:
         await until(pilot, lambda: "drafter" in app.settings.strategies)
         await command(pilot, "quit")
         await until(pilot, lambda: not app.is_running)
+
+
+@pytest.mark.parametrize("text", ["q", "qu", "qui", "exit", "clear"])
+async def test_the_first_letters_and_enter_neither_quit_nor_forget(text: str) -> None:
+    app = make_app()
+    async with app.run_test() as pilot:
+        await pilot.press("ctrl+p", *text, "enter")
+        await pilot.pause()
+        assert app.is_running and isinstance(app.screen, Palette)
+
+
+async def test_what_cannot_be_undone_is_chosen_by_an_arrow() -> None:
+    app = make_app()
+    async with app.run_test() as pilot:
+        await pilot.press("ctrl+p", *"qui", "down", "enter")
+        await until(pilot, lambda: not app.is_running)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+async def test_what_is_allowed_stands_in_full(width: int) -> None:
+    app = make_app()
+    async with app.run_test(size=(width, 24)) as pilot:
+        await pilot.press("ctrl+p", *"rule best")
+        await pilot.pause()
+        shown = " ".join(" ".join(painted(app.screen.query_one(OptionList))).split())
+        assert "rejection, coupled, block, skip-adjustment" in shown
 
 
 async def test_markup_and_escapes_in_the_query_are_text() -> None:
