@@ -300,7 +300,7 @@ def resolve(
     ):
         given = {name: parse_value(name, text, source=source) for name, text in values.items()}
         if values is flags and "processor" not in given and merged.get("processor", "greedy") == "greedy":
-            given |= _implied_processor(given)
+            given |= implied_processor(given)
         merged |= given
     settings_names = {f.name for f in fields(Settings)}
     settings = replace(Settings(), **{k: v for k, v in merged.items() if k in settings_names})
@@ -308,7 +308,8 @@ def resolve(
     return settings, choice
 
 
-def _implied_processor(given: Mapping[str, Any]) -> dict[str, str]:
+def implied_processor(given: Mapping[str, Any]) -> dict[str, str]:
+    """The change of processor that sampling values ask for where greedy, which uses none, is in place."""
     match ("top_k" in given, "top_p" in given, "temperature" in given):
         case (True, True, _):
             return {"processor": "topknucleus"}

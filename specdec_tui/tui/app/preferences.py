@@ -8,7 +8,16 @@ from typing import Any, Protocol
 
 from textual.notifications import SeverityLevel
 
-from specdec_tui.settings import STRATEGIES, ModelChoice, SettingError, Settings, config_file, parse_value
+from specdec_tui.settings import (
+    STRATEGIES,
+    ModelChoice,
+    SettingError,
+    Settings,
+    config_file,
+    flag_of,
+    implied_processor,
+    parse_value,
+)
 from specdec_tui.tui.commands.config_store import save_settings
 
 SETTINGS = frozenset(field.name for field in fields(Settings))
@@ -53,6 +62,11 @@ class Preferences:
         `word` tells of the change in place of the usual words.
         """
         own = {name: value for name, value in values.items() if name in SETTINGS}
+        if self.settings.processor == "greedy" and "processor" not in own and (implied := implied_processor(own)):
+            # As on the command line.
+            used = " and ".join(flag_of(name) for name in own)
+            word = f"{implied['processor']} in place of greedy{self._when}, which has no use for {used}"
+            own |= implied
         if own:
             self.settings = replace(self.settings, **own)
             self._screen.show_settings(own)
@@ -69,9 +83,8 @@ class Preferences:
         """Switch a strategy on or off; one stays on."""
         now = set(self.settings.strategies) ^ {name}
         if now:
-            when = " from the next run" if self._screen.shows_another_run else ""
             key = STRATEGIES.index(name) + 1
-            word = f"{name} on{when}" if name in now else f"{name} off{when}; {key} brings it back"
+            word = f"{name} on{self._when}" if name in now else f"{name} off{self._when}; {key} brings it back"
             self.change({"strategies": parse_value("strategies", ",".join(now))}, word)
         else:
             self._screen.say("At least one strategy stays on", "warning")
@@ -82,6 +95,10 @@ class Preferences:
             self.change({"gamma": parse_value("gamma", str(self.settings.gamma + step))})
         except SettingError as error:
             self._screen.say(str(error), "warning")
+
+    @property
+    def _when(self) -> str:
+        return " from the next run" if self._screen.shows_another_run else ""
 
     def _change_models(self, values: Mapping[str, Any]) -> None:
         choice = self._screen.choice

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.settings import ModelChoice, Settings, resolve
 from specdec_tui.tui.app.preferences import Preferences
 
 
@@ -88,3 +88,26 @@ def test_a_change_behind_a_run_or_a_trace_is_told_unless_it_shows_at_once() -> N
     assert screen.said == []
     preferences.change({"gamma": 6})
     assert screen.said == ["Applies to the next run"]
+
+
+def test_a_sampling_value_under_greedy_takes_the_processor_that_uses_it_as_on_the_command_line() -> None:
+    for change, processor in (
+        ({"temperature": 0.5}, "multinomial"),
+        ({"top_k": 40}, "topk"),
+        ({"top_p": 0.9}, "nucleus"),
+        ({"top_k": 40, "top_p": 0.9}, "topknucleus"),
+        ({"processor": "greedy", "temperature": 0.5}, "greedy"),
+        ({"gamma": 3}, "greedy"),
+    ):
+        screen = Screen()
+        preferences = Preferences(screen, Settings())
+        preferences.change(change)
+        flags = {name: str(value) for name, value in change.items()}
+        assert preferences.settings == resolve(flags, {}, Path("/nowhere"))[0]
+        assert preferences.settings.processor == processor
+        assert bool(screen.said) == (processor != "greedy")
+    screen = Screen()
+    Preferences(screen, Settings()).change({"temperature": 0.5})
+    assert screen.said == ["multinomial in place of greedy, which has no use for temperature"]
+    Preferences(screen, Settings(processor="nucleus")).change({"temperature": 0.5})
+    assert len(screen.said) == 1

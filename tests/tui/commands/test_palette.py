@@ -43,7 +43,7 @@ def _entered(app: SpecdecApp, text: str) -> bool:
         ("length 200", "max_new_tokens", 200),
         ("rule block", "rule", "block"),
         ("chat off", "chat", False),
-        ("top-p 0.5", "top_p", 0.5),
+        ("seed 9", "seed", 9),
         ("theme specdec-light", "theme", "specdec-light"),
     ],
 )
@@ -151,6 +151,16 @@ async def test_what_is_allowed_stands_in_full(width: int) -> None:
         await pilot.pause()
         shown = " ".join(" ".join(painted(app.screen.query_one(OptionList))).split())
         assert "rejection, coupled, block, skip-adjustment" in shown
+
+
+async def test_a_temperature_under_greedy_draws_with_it_and_says_so() -> None:
+    app = make_app()
+    async with app.run_test() as pilot:
+        await command(pilot, "temperature 0.5")
+        await until(pilot, lambda: app.settings.temperature == 0.5)
+        assert app.settings.processor == "multinomial"
+        assert any("multinomial in place of greedy" in text for text in toasts(app))
+        assert "multinomial T 0.5" in str(app.prompt_box.border_subtitle)
 
 
 async def test_markup_and_escapes_in_the_query_are_text() -> None:
