@@ -130,7 +130,7 @@ def test_predicted_speedup_pays_for_drafts_and_for_the_wider_pass() -> None:
 
 
 def test_tokens_expected_follow_each_place_of_a_round_and_the_lengths_drafted() -> None:
-    # Accepted where all before were: 3/4, 2/3, 1; drafts of the rounds: 3, 3, 3, 0, 2; the last had no token of its own.
+    # Accepted where all before were: 3/4, 2/3, 1; drafts of the rounds: 3, 3, 3, 0, 2; the last had no own token.
     kept = (3 / 4, 3 / 4 * 2 / 3, 3 / 4 * 2 / 3 * 1)
     assert figures.tokens_expected(RUN) == pytest.approx((4 + 3 * sum(kept) + sum(kept[:2])) / 5)
     assert RUN.draft_counts == {0: 1, 2: 1, 3: 3}

@@ -21,7 +21,7 @@ import specdec_tui
 from specdec_tui.backends.pair import PairInfo, Progress
 from specdec_tui.decoding.records import Event
 from specdec_tui.session import Engine
-from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.settings import ModelChoice, SettingError, Settings
 from specdec_tui.traces.format import Trace
 from specdec_tui.tui.app.inspection import Inspection
 from specdec_tui.tui.app.notices import Notices
@@ -38,7 +38,7 @@ from specdec_tui.tui.commands.footer import Footer, Place
 from specdec_tui.tui.commands.header import Header, State, one_row
 from specdec_tui.tui.commands.palette import Palette
 from specdec_tui.tui.commands.palette_rows import Act, Change, Row, rows_for
-from specdec_tui.tui.commands.table import ANYWHERE, APP, VIEWS, bindings
+from specdec_tui.tui.commands.table import ANYWHERE, APP, bindings, check_view
 from specdec_tui.tui.figures.comparison import ComparisonTable
 from specdec_tui.tui.figures.summary import summary
 from specdec_tui.tui.inspector.panel import Inspector
@@ -325,7 +325,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.runs.load(choice)
 
     def pick_models(self, choice: ModelChoice) -> None:
-        self.ask(ModelPicker(choice), self.load)
+        self.ask(ModelPicker(choice, self.choice), self.load)
 
     def show_settings(self, changed: Mapping[str, Any]) -> None:
         if self.side_bar is not None:
@@ -475,9 +475,12 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def action_cycle_view(self, view: str = "") -> None:
         """The next view or a named one; in the focused pane alone, or in all when none has the focus."""
-        if view and view not in VIEWS:
-            self.say(f"view: '{view}' is not valid: give one of {', '.join(VIEWS)}", "error")
-            return
+        if view:
+            try:
+                check_view(view)
+            except SettingError as error:
+                self.say(str(error), "error")
+                return
         for pane in [self.grid.focused] if self.grid.focused is not None else self.grid.shown:
             if view:
                 pane.view = view

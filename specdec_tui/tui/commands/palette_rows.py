@@ -146,8 +146,8 @@ def _everything(settings: Settings, choice: ModelChoice) -> Iterator[tuple[Row, 
 def _in_our_words(query: str) -> str:
     """The text with its first word as commands and settings call it: `γ 5` means `gamma 5`."""
     head, space, rest = query.lstrip().partition(" ")
-    others = {word: name for name, also in _ALSO.items() for word in also.split()}
-    others |= {word: command.name for command in COMMANDS if command.argument for word in command.also.split()}
+    others = {word: command.name for command in COMMANDS if command.argument for word in command.also.split()}
+    others |= {word: name for name, also in _ALSO.items() for word in also.split()}
     known = head.lower() not in others or head in (*FIELDS, *(command.name for command in COMMANDS))
     return query if known or not space else f"{others[head.lower()].replace('_', '-')} {rest}"
 
@@ -247,23 +247,24 @@ def _command_arguments(query: str) -> list[Row]:
         if not command.argument or not typed.lower().startswith(command.name + " "):
             continue
         argument = typed[len(command.name) :].strip()
-        begun = [value for value in command.values if value.startswith(argument)]
+        begun = [value for value in command.values if value.startswith(argument.lower())]
+        if argument and argument.lower() not in command.values:
+            own = _checked(command, argument)
+            if not (begun and isinstance(own.does, Refuse)):  # one that is only begun is not wrong yet
+                found.append(own)
         found += [Row(f"{command.name} {v}", command.help, Act(command.action_with(v))) for v in begun]
         if not argument:
             asked = f"{command.name}: give {command.argument}"
             found.append(Row(f"{command.name} …", f"type {command.argument}", Refuse(asked)))
-        elif argument not in command.values:
-            found.insert(0, _checked(command, argument, bool(begun)))
-    return [row for row in found if row is not None]
+    return found
 
 
-def _checked(command: Command, argument: str, is_begun: bool) -> Row | None:
-    """The row of an argument that is none of those listed; None for one that is only begun."""
+def _checked(command: Command, argument: str) -> Row:
     text = f"{command.name} {argument}"
     try:
         command.check(argument)
     except SettingError as error:
-        return None if is_begun else Row(text, str(error), Refuse(str(error)))
+        return Row(text, str(error), Refuse(str(error)))
     return Row(text, command.help, Act(command.action_with(argument)))
 
 

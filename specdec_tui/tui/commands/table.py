@@ -77,6 +77,12 @@ def check_export(text: str) -> None:
         raise SettingError(f"export: '{kind}' is not valid: give one of {', '.join(EXPORTS)}, and a file")
 
 
+def check_trace(text: str) -> None:
+    """SettingError where there is no such file."""
+    if not parse_path(text).is_file():
+        raise SettingError(f"open trace: there is no file {text}: give a file")
+
+
 def _toggles() -> tuple[Command, ...]:
     return tuple(
         Command(
@@ -148,7 +154,7 @@ COMMANDS: tuple[Command, ...] = (
         argument="one of " + ", ".join(VIEWS),
         values=VIEWS,
         check=check_view,
-        also="graph plot chart",
+        also="plot chart",
     ),
     Command("inspect", "look into one token: chances, draw, alternatives", "inspect", "i", also="why"),
     Command("find", "find text in the current pane", "find", "f,ctrl+f", also="search"),
@@ -169,7 +175,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("slower race", "half the speed of the race", "race_speed(-1)", "comma"),
     Command("faster race", "twice the speed of the race", "race_speed(1)", "full_stop"),
     Command("history", "runs that were kept: open, race, compare, export, delete", "history", "H"),
-    Command("open trace", "open a trace file", "open_trace", argument="a file", check=parse_path, also="load"),
+    Command("open trace", "open a trace file", "open_trace", argument="a file", check=check_trace, also="load"),
     Command(
         "export",
         "write what the panes show to a file",
@@ -178,7 +184,7 @@ COMMANDS: tuple[Command, ...] = (
         argument="json, csv, svg or html, and a file",
         values=EXPORTS,
         check=check_export,
-        also="save report screenshot picture",
+        also="report screenshot picture",
     ),
     Command("models", "choose and load a pair of models", "models", "m", also="pair open"),
     Command("settings", "show or hide the side bar", "toggle_side_bar", "s", also="options preferences config"),

@@ -47,7 +47,10 @@ def presets() -> list[Listed]:
 
 
 class ModelPicker(Dialog[ModelChoice]):
-    """Dismisses with a valid choice, or None."""
+    """Dismisses with a valid choice, or None. Opens at `choice`; the tick is at what is `loaded`.
+
+    With a model named in `choice` the focus is in its box, where enter loads.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+l", "load", "Load")]
 
@@ -61,11 +64,13 @@ class ModelPicker(Dialog[ModelChoice]):
     def __init__(
         self,
         choice: ModelChoice,
+        loaded: ModelChoice | None = None,
         list_presets: Callable[[], list[Listed]] = presets,
         list_models: Callable[[], list[Listed]] = models_on_this_computer,
     ) -> None:
         super().__init__()
         self._choice = choice
+        self._loaded = choice if loaded is None else loaded
         self._list_presets, self._list_models = list_presets, list_models
         self._preset = choice.preset
         self._fill_next = "target"
@@ -96,7 +101,8 @@ class ModelPicker(Dialog[ModelChoice]):
 
     def on_mount(self) -> None:
         self._fill_list()
-        self.query_one("#picker-list").focus()
+        named = next((name for name in ("target", "drafter") if getattr(self._choice, name)), None)
+        self.query_one(f"#{named}" if named else "#picker-list").focus()
         # Not a worker of Textual's: leaving the app would wait for it.
         threading.Thread(target=self._search, daemon=True).start()
 
@@ -120,12 +126,21 @@ class ModelPicker(Dialog[ModelChoice]):
         kept = options.highlighted
         options.clear_options()
         options.add_option(_title("Presets"))
-        options.add_options([_option("preset", listed, listed.name == self._preset) for listed in self._presets])
+        options.add_options([self._option("preset", listed) for listed in self._presets])
         options.add_option(_title("On this computer"))
-        options.add_options([_option("model", listed) for listed in self._models or ()])
+        options.add_options([self._option("model", listed) for listed in self._models or ()])
         if not self._models:
             options.add_option(_title("  looking…" if self._models is None else "  no models in the hub cache"))
         options.highlighted = 1 + PRESET_NAMES.index(self._preset) if kept is None else kept
+
+    def _is_loaded(self, kind: str, listed: Listed) -> bool:
+        named = {self._loaded.target, self._loaded.drafter} - {""}
+        return listed.name in named if kind == "model" else not named and listed.name == self._loaded.preset
+
+    def _option(self, kind: str, listed: Listed) -> Option:
+        mark = "✓ " if self._is_loaded(kind, listed) else "  "
+        label = Content.assemble(mark, (one_row(listed.name), "bold"), "  ", (one_row(listed.detail), "$text-muted"))
+        return Option(label, id=f"{kind}:{listed.name}")
 
     @on(OptionList.OptionSelected)
     def _picked(self, event: OptionList.OptionSelected) -> None:
@@ -167,9 +182,3 @@ class ModelPicker(Dialog[ModelChoice]):
 
 def _title(text: str) -> Option:
     return Option(Content.styled(text, "bold $text-muted"), disabled=True)
-
-
-def _option(kind: str, listed: Listed, current: bool = False) -> Option:
-    mark = "✓ " if current else "  "
-    label = Content.assemble(mark, (one_row(listed.name), "bold"), "  ", (one_row(listed.detail), "$text-muted"))
-    return Option(label, id=f"{kind}:{listed.name}")

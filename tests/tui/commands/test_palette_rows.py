@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from specdec_tui.settings import FIELDS, ModelChoice, Settings
@@ -134,6 +136,7 @@ def test_any_word_and_common_other_words_find_it(query: str, text: str) -> None:
         ("γ 5", Change({"gamma": 5})),
         ("T 0.5", Change({"temperature": 0.5})),
         ("speed 0.5", Act("race('0.5')")),
+        ("graph off", Change({"capture": False})),
         ("tokens 64", Change({"max_new_tokens": 64})),
     ],
 )
@@ -141,7 +144,9 @@ def test_an_argument_may_follow_another_word_for_it(query: str, does: object) ->
     assert rows(query)[0].does == does
 
 
-@pytest.mark.parametrize("query", ["race 500", "race fast", "view foo", "export pdf", "export pdf a.pdf"])
+@pytest.mark.parametrize(
+    "query", ["race 500", "race fast", "view foo", "export pdf", "export pdf a.pdf", "open trace /no/such.jsonl"]
+)
 def test_a_bad_argument_of_a_command_is_refused_as_one_types(query: str) -> None:
     first = rows(query)[0]
     assert isinstance(first.does, Refuse) and first.does.message == first.help
@@ -169,7 +174,13 @@ def test_commands_take_an_argument_behind_their_name() -> None:
     assert rows("view charts")[0].does == Act("cycle_view('charts')")
     assert [row.text for row in rows("view t")][:2] == ["view text", "view tree"]
     assert rows("export html /tmp/a (b).html")[0].does == Act("export('html /tmp/a (b).html')")
-    assert rows("open trace it's.jsonl")[0].does == Act('open_trace("it\'s.jsonl")')
+    assert rows("export HTML")[0].does == Act("export('html')")
+
+
+def test_a_file_that_is_there_can_be_opened(tmp_path: Path) -> None:
+    path = tmp_path / "it's.jsonl"
+    path.touch()
+    assert rows(f"open trace {path}")[0].does == Act(f"open_trace({str(path)!r})")
 
 
 def test_without_its_argument_a_command_says_what_it_takes() -> None:

@@ -13,13 +13,15 @@ MODELS = [Listed("org/big[/x]\x1b[2J", "6.4 GB"), Listed("org/small", "0.5 GB")]
 class Host(App[None]):
     answer: object = "nothing yet"
 
-    def show(self, choice: ModelChoice, models: list[Listed] | Exception = MODELS) -> ModelPicker:
+    def show(
+        self, choice: ModelChoice, models: list[Listed] | Exception = MODELS, loaded: ModelChoice | None = None
+    ) -> ModelPicker:
         def listed() -> list[Listed]:
             if isinstance(models, Exception):
                 raise models
             return models
 
-        picker = ModelPicker(choice, lambda: [Listed("demo", "[b]tiny[/b]"), Listed("gpt2", "two")], listed)
+        picker = ModelPicker(choice, loaded, lambda: [Listed("demo", "[b]tiny[/b]"), Listed("gpt2", "two")], listed)
         self.push_screen(picker, lambda answer: setattr(self, "answer", answer))
         return picker
 
@@ -45,6 +47,7 @@ async def test_choosing_a_preset_and_load_answers_with_it() -> None:
     async with app.run_test() as pilot:
         app.show(ModelChoice(target="old/one", quantize="int8", device="cpu"))
         await until(pilot, lambda: any("org/small" in row for row in app.rows))
+        app.screen.query_one(OptionList).focus()
         await pilot.press("down", "enter")
         assert isinstance(app.focused, Button)
         await pilot.press("enter")
@@ -102,3 +105,33 @@ async def test_an_unreadable_model_cache_leaves_the_presets() -> None:
         app.show(ModelChoice(), RuntimeError("broken cache"))
         await until(pilot, lambda: any("no models" in row for row in app.rows))
         assert any("demo" in row for row in app.rows)
+
+
+async def test_enter_loads_the_model_that_was_named_and_keeps_its_path() -> None:
+    app = Host()
+    async with app.run_test() as pilot:
+        app.show(ModelChoice(target="/a/folder"), loaded=ModelChoice())
+        await pilot.pause()
+        await pilot.press("enter")
+        assert app.answer == ModelChoice(target="/a/folder")
+
+
+async def test_enter_loads_a_drafter_that_was_named() -> None:
+    app = Host()
+    async with app.run_test() as pilot:
+        app.show(ModelChoice(drafter="org/small"), loaded=ModelChoice())
+        await pilot.pause()
+        await pilot.press("enter")
+        assert app.answer == ModelChoice(drafter="org/small")
+
+
+async def test_the_tick_stands_at_what_is_loaded() -> None:
+    app = Host()
+    async with app.run_test() as pilot:
+        app.show(ModelChoice(target="/another"), loaded=ModelChoice(target="/a/folder", drafter="org/small"))
+        await until(pilot, lambda: any("org/small" in row for row in app.rows))
+        assert [row.split()[1] for row in app.rows if row.startswith("✓")] == ["org/small"]
+        app.pop_screen()
+        app.show(ModelChoice(), loaded=ModelChoice(preset="gpt2"))
+        await until(pilot, lambda: any("org/small" in row for row in app.rows))
+        assert [row.split()[1] for row in app.rows if row.startswith("✓")] == ["gpt2"]
