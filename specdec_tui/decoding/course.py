@@ -58,6 +58,7 @@ class RunCourse:
         self._plain = array("q", [0])
         self._plain_seconds = array("d", [0.0])
         self._wide_seconds = array("d", [0.0])
+        self._peak = 0.0
         self._rounds_of: dict[int, _Rounds] = {}  # number of drafts -> the rounds with so many
 
     def add(self, record: RoundVerified, new_tokens: int) -> None:
@@ -70,6 +71,8 @@ class RunCourse:
         self._plain.append(self._plain[-1] + plain)
         self._plain_seconds.append(self._plain_seconds[-1] + plain * record.verify_seconds)
         self._wide_seconds.append(self._wide_seconds[-1] + (not plain) * record.verify_seconds)
+        if (speed := self._speed_at(self.rounds)) is not None:
+            self._peak = max(self._peak, speed)
 
     @property
     def rounds(self) -> int:
@@ -143,10 +146,16 @@ class RunCourse:
             # The last end is exact: rounding must not lose the newest round.
             found = {min(rounds, max(1, bisect_left(self._seconds, mark))) for mark in marks}
             ends = sorted(found | {rounds})[-points:] if points > 0 else []
-        pairs = []
-        for end in ends:
-            start = max(0, end - WINDOW_ROUNDS)
-            seconds = self._seconds[end] - self._seconds[start]
-            if seconds >= LEAST_SECONDS:
-                pairs.append((self._seconds[end], (self._tokens[end] - self._tokens[start]) / seconds))
-        return pairs
+        pairs = ((self._seconds[end], self._speed_at(end)) for end in ends)
+        return [(seconds, speed) for seconds, speed in pairs if speed is not None]
+
+    @property
+    def peak(self) -> float:
+        """The largest of all these speeds, at whatever points; 0 before the first."""
+        return self._peak
+
+    def _speed_at(self, end: int) -> float | None:
+        """Tokens per second of the rounds in the window that ends behind so many rounds."""
+        start = max(0, end - WINDOW_ROUNDS)
+        seconds = self._seconds[end] - self._seconds[start]
+        return (self._tokens[end] - self._tokens[start]) / seconds if seconds >= LEAST_SECONDS else None

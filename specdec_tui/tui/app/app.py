@@ -196,7 +196,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def show_clock(self) -> None:
         runs, opened, race = self.runs, self.recordings.opened, self.racing.race
-        now = happening(runs.last_prompt, runs.waiting, runs.running, opened, race)
+        now = happening(runs.last_prompt, runs.waiting, runs.running, opened, race, self.racing.outcome)
         self.run_line.show(now, self.notices.shown)
 
     @property
@@ -486,6 +486,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
                 pane.view = view
             else:
                 pane.cycle_view()
+        self.stage.give_room()
 
     def action_toggle_table(self) -> None:
         if not self.stage.toggle_table():

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import monotonic
 from typing import Protocol
 
 from textual.notifications import SeverityLevel
 from textual.timer import Timer
 
-from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import Event, Step
 from specdec_tui.settings import SettingError, parse_speed
 from specdec_tui.traces.format import Trace
-from specdec_tui.tui.app.race import Race
+from specdec_tui.tui.app.race import Race, finish_words
 
 RACE_SECONDS = 1 / 30
 
@@ -24,14 +23,11 @@ class RaceStage(Protocol):
     table_is_open: bool
 
     @property
-    def baseline(self) -> RunFigures | None:
-        """The target's own run in the panes."""
+    def disturbed(self) -> Collection[str]:
+        """Strategies whose clock cannot be believed."""
 
-    def clear_for(self, trace: Trace) -> None:
-        """Empty panes for the strategies of a trace."""
-
-    def measure_against(self, baseline: RunFigures | None) -> None:
-        """Speedups are against this."""
+    def clear_for(self, trace: Trace, *, keep_scale: bool = False) -> None:
+        """Empty panes for the strategies of a trace; `keep_scale`: of the one that was just in them."""
 
     def deliver(self, events: Sequence[Event]) -> None:
         """Show some of what happened."""
@@ -66,6 +62,8 @@ class Racing:
         self._screen = screen
         self._stage = stage
         self.race: Race | None = None
+        self.outcome = ""
+        """Who was when at the end of the last race, while its panes are on the screen."""
         self._trace: Trace | None = None
         self._timer: Timer | None = None
         self._time = 0.0
@@ -100,17 +98,17 @@ class Racing:
 
     def stop(self) -> None:
         """No race is on any more; the panes stay as they are."""
-        self.race = None
+        self.race, self.outcome = None, ""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
 
     def _begin(self, trace: Trace, race: Race) -> None:
-        self.race, self._trace = race, trace
+        self.race, self._trace, self.outcome = race, trace, ""
         self._table_was_open = self._stage.table_is_open
-        baseline = self._stage.baseline
-        self._stage.clear_for(trace)
-        self._stage.measure_against(baseline)
+        # Nothing from the future but the scale of the pictures, which tells of no pane in particular:
+        # figures, and ratios to the target, come from what has happened so far.
+        self._stage.clear_for(trace, keep_scale=True)
         self._stage.table_is_open = False  # it knows the winner
         self._time = monotonic()
         self._timer = self._screen.every(RACE_SECONDS, self.advance)
@@ -126,6 +124,7 @@ class Racing:
             self._stage.deliver(steps)
         if race.over:
             self.stop()
+            self.outcome = finish_words(race.finished, self._stage.disturbed)
             self._stage.deliver([event for event in trace.events if not isinstance(event, Step)])
             self._stage.end(self._table_was_open)
             self._screen.settle()

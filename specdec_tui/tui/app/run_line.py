@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from specdec_tui.tui.app.notices import Notice
-from specdec_tui.tui.app.race import Race
+from specdec_tui.tui.app.race import Race, finish_words
 from specdec_tui.tui.commands.header import one_row
 
 # Beside a notice at least so much of the prompt is left, or none of it.
@@ -40,13 +40,23 @@ class RunLine(Static):
         self._rows = rows
 
 
-def happening(last_prompt: str, waiting: str, running: bool, opened: str, race: Race | None) -> list[Content]:
-    """What the panes show, and what waits. `opened` tells of the trace in them, where they show one."""
+def happening(
+    last_prompt: str, waiting: str, running: bool, opened: str, race: Race | None, outcome: str = ""
+) -> list[Content]:
+    """What the panes show, and what waits.
+
+    `opened` tells of the trace in them, where they show one; `outcome` of the race that was in them.
+    """
     if race is not None:
         clock = f"race {race.speed:g}×  {race.seconds:.1f} of {race.length:.1f} s"
-        return [Content.assemble((clock, "bold $text-accent"), ("  , slower  . faster  R ends", "$text-muted"))]
+        finished = finish_words(race.finished)
+        keys = ("  , slower  . faster  R ends", "$text-muted")
+        return [Content.assemble((clock, "bold $text-accent"), (f"  {finished}" * bool(finished), "bold"), keys)]
     parts = []
-    if last_prompt and (running or not waiting):
+    if outcome and not running:
+        end = ("race over  ", "bold $text-accent"), (outcome, "bold"), ("  R again", "$text-muted")
+        parts.append(Content.assemble(*end))
+    elif last_prompt and (running or not waiting):
         shown = Content.assemble(("› ", "bold $text-primary"), one_row(last_prompt))
         parts.append(Content.assemble((f"{opened} ", "$text-accent"), shown) if opened else shown)
     if waiting:

@@ -8,7 +8,9 @@ from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import Event, Finished, RunEnded, Step
 from specdec_tui.settings import STRATEGIES, Settings
 from specdec_tui.traces.format import Trace
+from specdec_tui.tui.figures.chart_layout import LEAST_PANE_ROWS
 from specdec_tui.tui.figures.comparison import ComparisonTable, Row
+from specdec_tui.tui.figures.standing import standing
 from specdec_tui.tui.panes.grid import PaneGrid
 
 
@@ -20,6 +22,7 @@ class Stage:
         self.table = table
         self._at_work = at_work
         self._hidden: set[str] = set()
+        self._table_is_wanted = False
 
     @property
     def rows(self) -> list[Row]:
@@ -30,24 +33,40 @@ class Stage:
         ]
 
     @property
-    def baseline(self) -> RunFigures | None:
-        """The target's own run in the panes."""
-        return next((r.figures for r in self.grid.results if r.strategy == "target"), None)
+    def disturbed(self) -> list[str]:
+        """Strategies whose clock cannot be believed."""
+        baseline, _ = self.grid.baseline
+        found = {result.strategy: standing(result.figures, baseline) for result in self.grid.results}
+        return [name for name, one in found.items() if one is not None and one.is_disturbed]
 
     @property
     def table_is_open(self) -> bool:
-        return self.table.display
+        """Whether it is wanted; charts may have its room."""
+        return self._table_is_wanted
 
     @table_is_open.setter
     def table_is_open(self, wanted: bool) -> None:
-        self.table.display = wanted
+        self._table_is_wanted = wanted
+        self.give_room()
+
+    def give_room(self) -> None:
+        """The table yields where charts would lose their pictures to it, and comes back when they are left."""
+        self.table.display = self._table_is_wanted and self._has_room_for_table()
+
+    def _has_room_for_table(self) -> bool:
+        panes = self.grid.shown
+        if all(pane.view != "charts" for pane in panes):
+            return True
+        below = max(1, round(self.grid.size.height / max(1, panes[0].size.height)))
+        height = self.grid.size.height - (0 if self.table.display else self.table.row_count + 1)
+        return height // below >= LEAST_PANE_ROWS
 
     def toggle_table(self) -> bool:
         """Show or hide the table; False when there is nothing to compare."""
         if not self.grid.results:
             return False
-        self.table.show(self.rows)
-        self.table.display = not self.table.display
+        self._fill_table()
+        self._table_is_wanted = self.table.display = not self.table.display
         return True
 
     # A run at work
@@ -56,7 +75,7 @@ class Stage:
         """Clear the panes for a run."""
         self._hidden = set()
         self.grid.begin(settings.strategies, settings.max_new_tokens)
-        self.table.display = False
+        self.table_is_open = False
 
     def go_on(self, batch: Sequence[Event]) -> None:
         """Show what has happened in a run; its end opens the table."""
@@ -65,7 +84,7 @@ class Stage:
             self._show_table(not finished.cancelled)
             self.grid.show_start()
         elif ended and self.table.display:
-            self.table.show(self.rows)
+            self._fill_table()
 
     # A run of the past
 
@@ -85,21 +104,15 @@ class Stage:
         self.grid.show_only(shown ^ {name})
         return f"{name} hidden; {self.grid.panes[name].number} shows it again" if name in shown else f"{name} shown"
 
-    def clear_for(self, trace: Trace) -> None:
-        """Empty panes for the strategies of a trace."""
+    def clear_for(self, trace: Trace, *, keep_scale: bool = False) -> None:
+        """Empty panes for the strategies of a trace; `keep_scale`: of the one that was just in them."""
         known = [name for name in trace.strategies if name in STRATEGIES]
-        self.grid.begin(known, trace.header.run_settings().max_new_tokens)
+        self.grid.begin(known, trace.header.run_settings().max_new_tokens, keep_scale=keep_scale)
         self.grid.show_only(set(known) - self._hidden)
 
     def deliver(self, events: Sequence[Event]) -> None:
         """Show some of what happened in the trace that the panes were cleared for."""
         self.grid.deliver(events)
-
-    def measure_against(self, baseline: RunFigures | None) -> None:
-        """Speedups are against this; the target has none to reach but its own."""
-        for pane in self.grid.shown:
-            if pane.strategy != "target":
-                pane.set_baseline(baseline)
 
     def show_whole(self, trace: Trace) -> None:
         """All of a trace at once."""
@@ -112,6 +125,9 @@ class Stage:
         self.grid.break_off()
         self._show_table(with_table)
 
+    def _fill_table(self) -> None:
+        self.table.show(self.rows, *self.grid.baseline)
+
     def _show_table(self, wanted: bool) -> None:
-        self.table.show(self.rows)
-        self.table.display = wanted and len(self.grid.results) > 1
+        self._fill_table()
+        self.table_is_open = wanted and len(self.grid.results) > 1

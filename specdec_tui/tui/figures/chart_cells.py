@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.tui.figures.chart_layout import Chart
@@ -13,14 +15,16 @@ from specdec_tui.tui.figures.chart_lines import (
     bar_rows,
     cells,
     percent,
+    rate_text,
     recent_name,
-    speed_text,
 )
-from specdec_tui.tui.figures.words import sparkline
+from specdec_tui.tui.figures.scale import Scale
+from specdec_tui.tui.figures.words import sparkline, speed_text
 
 LATEST_ROUNDS = 10
-_LABEL = 12
+_LABEL = 13
 _NO_DRAFTS = "no drafts"
+_LEAST_FOR_BOTH = 36  # columns that have room for bars and for two numbers
 
 
 def applicable(figures: RunFigures) -> tuple[Chart, ...]:
@@ -31,42 +35,57 @@ def applicable(figures: RunFigures) -> tuple[Chart, ...]:
 
 
 def full_chart(
-    chart: Chart, figures: RunFigures, window: RunFigures, baseline: RunFigures | None, width: int, height: int
+    chart: Chart,
+    figures: RunFigures,
+    window: RunFigures,
+    baseline: RunFigures | None,
+    width: int,
+    height: int,
+    scale: Scale,
 ) -> list[Line]:
     """At most `height` lines, the window's figures beside the run's.
 
     Of the speed over time only the heading, which is its legend too: the rest is a plot.
     """
+    recent = recent_name(window)
     match chart:
         case Chart.SPEED:
             return [_speed_heading(figures, baseline, width)]
         case Chart.LENGTHS:
-            titles = ("accepted drafts, share of the rounds that had any", "accepted, rounds with drafts", "accepted")
+            what = "accepted drafts, share of the rounds that had any"
+            titles = (f"{what}, bars 0–100 %", what, "accepted, rounds with drafts", "accepted")
             shares = length_shares(figures), length_shares(window)
             rows = [(str(i), run, now, Ink.RUN) for i, (run, now) in enumerate(_paired(*shares))]
+            return bar_rows(titles, rows, recent, width, height, percent)
         case Chart.POSITIONS:
-            titles = ("acceptance of a draft if all before it were", "acceptance by position", "by position")
+            what = "acceptance of a draft if all before it were"
+            titles = (f"{what}, bars 0–1", what, "acceptance by position", "by position")
             shares = figures.conditional_acceptance, window.conditional_acceptance
             rows = [
                 (str(i), run, now, Ink.LABEL if run is None else acceptance_verdict(run)[1])
                 for i, (run, now) in enumerate(_paired(*shares), 1)
             ]
+            return bar_rows(titles, rows, recent, width, height, rate_text)
         case Chart.LATENCY:
-            return _latency(figures, window, width, height)
-    top = 1.0 if chart is Chart.POSITIONS else None
-    return bar_rows(titles, rows, recent_name(window), width, height, top)
+            return _latency(figures, window, plain_step(baseline), width, height, scale)
 
 
-def compact_chart(chart: Chart, figures: RunFigures, width: int) -> Line:
+def compact_chart(chart: Chart, figures: RunFigures, baseline: RunFigures | None, width: int, scale: Scale) -> Line:
     """A chart in one row; entries that do not fit are left out and their place is marked."""
     match chart:
         case Chart.LENGTHS:
-            return _series("accepted", length_shares(figures), 0, width, lambda share: Ink.VALUE)
+            return _series("accepted", length_shares(figures), 0, width, percent, lambda share: Ink.VALUE)
         case Chart.POSITIONS:
-            return _series("by position", figures.conditional_acceptance, 1, width, lambda s: acceptance_verdict(s)[1])
+            verdict = acceptance_verdict
+            return _series("by position", figures.conditional_acceptance, 1, width, rate_text, lambda s: verdict(s)[1])
         case Chart.LATENCY:
-            return _compact_latency(figures, width)
+            return _compact_latency(figures, plain_step(baseline), width, scale)
     return []
+
+
+def plain_step(baseline: RunFigures | None) -> float | None:
+    """Seconds of the target's own step, a pass over one token."""
+    return None if baseline is None else baseline.verify_step_seconds(0)
 
 
 def length_shares(figures: RunFigures) -> list[float | None]:
@@ -80,11 +99,18 @@ def _paired(run: Sequence[float | None], now: Sequence[float | None]) -> list[tu
     return [(share, now[i] if i < len(now) else None) for i, share in enumerate(run)]
 
 
-def _series(label: str, shares: Sequence[float | None], first: int, width: int, ink: Callable[[float], Ink]) -> Line:
+def _series(
+    label: str,
+    shares: Sequence[float | None],
+    first: int,
+    width: int,
+    text: Callable[[float | None], str],
+    ink: Callable[[float], Ink],
+) -> Line:
     line: Line = [(label.ljust(_LABEL), Ink.LABEL)]
     for number, share in enumerate(shares, first):
         value = Ink.LABEL if share is None else ink(share)
-        entry: Line = [(f"{number}: ", Ink.LABEL), (percent(share), value), ("  ", Ink.LABEL)]
+        entry: Line = [(f"{number}: ", Ink.LABEL), (text(share), value), ("  ", Ink.LABEL)]
         more = number - first < len(shares) - 1
         if cells(line) + cells(entry) + (1 if more else -2) > width:
             return [*line, ("…", Ink.LABEL)]
@@ -114,8 +140,13 @@ def ms_text(seconds: float) -> str:
     return f"{ms:.2f}" if ms < 1 else f"{ms:.1f}" if ms < 1000 else f"{ms:.0f}"
 
 
-def _latency(figures: RunFigures, window: RunFigures, width: int, height: int) -> list[Line]:
-    """A bar for each of the last rounds, drafting then verifying, and the means of the window and of the run."""
+def _latency(
+    figures: RunFigures, window: RunFigures, step: float | None, width: int, height: int, scale: Scale
+) -> list[Line]:
+    """A bar for each of the last rounds, drafting then verifying, and the means of the window and of the run.
+
+    A line across them is the target's own step: what a pass over one token costs. Bars longer than the scale end in ▸.
+    """
     means = [
         (name, _mean(run.draft_seconds, run.rounds), _mean(run.verify_seconds, run.rounds))
         for name, run in ((recent_name(window), window), ("run", figures))
@@ -124,41 +155,60 @@ def _latency(figures: RunFigures, window: RunFigures, width: int, height: int) -
     rows = [(str(record.round + 1), record.draft_seconds, record.verify_seconds) for record in latest]
     rows = (rows + means)[: max(0, height - 1)]
     label = max(len(name) for name, *_ in rows) if rows else 0
-    room = max(0, width - label - 1 - 7 - 8)
-    scale = max([draft + verify for _, draft, verify in rows], default=0.0) or 1.0
-    title = next(t for t in ("ms of the last rounds", "ms a round", "ms") if len(t) < width - 7 - 8 or t == "ms")
-    lines: list[Line] = [
-        [
-            (title.ljust(label + 1 + room), Ink.LABEL),
-            ("▒draft".rjust(7), Ink.DRAFTING),
-            ("█verify".rjust(8), Ink.VERIFYING),
-        ]
-    ]
+    top = scale.round_seconds or 1.0
+    narrow = width < _LEAST_FOR_BOTH
+    room = max(0, width - label - 1 - (7 if narrow else 7 + 8))
+    mark = None if step is None else min(room - 1, round(step / top * room))
+    lines = [_narrow_title(width, step) if narrow else _latency_title(label + 1 + room, scale, step)]
     for name, draft, verify in rows:
-        drafting = round(draft / scale * room)
-        verifying = round((draft + verify) / scale * room) - drafting
-        lines.append(
-            [
-                (f"{name:>{label}} ", Ink.LABEL),
-                ("▒" * drafting, Ink.DRAFTING),
-                ("█" * verifying, Ink.VERIFYING),
-                (" " * (room - drafting - verifying), Ink.LABEL),
-                (ms_text(draft).rjust(7), Ink.VALUE),
-                (ms_text(verify).rjust(8), Ink.VALUE),
-            ]
-        )
+        numbers = [draft + verify] if narrow else [draft, verify]
+        line = [(f"{name:>{label}} ", Ink.LABEL), *_stacked(draft / top, verify / top, room, mark)]
+        line += [(ms_text(seconds).rjust(7 + bool(index)), Ink.VALUE) for index, seconds in enumerate(numbers)]
+        lines.append(line)
     return lines[: max(0, height)]
+
+
+def _latency_title(room: int, scale: Scale, step: float | None) -> Line:
+    """The longest that fits, with the scale and what the line across the bars is, over columns of numbers."""
+    bars = f"0–{scale.round_seconds * 1000:g}"
+    target, where = ("", "") if step is None else (f"  ┃ target's step {ms_text(step)}", "  ┃ target's step")
+    titles = f"ms of the last rounds, bars {bars}{target}", f"ms, bars {bars}{target}", f"ms {bars}{target}"
+    title = next((title for title in (*titles, f"ms {bars}{where}", f"ms {bars}") if len(title) < room), "ms")
+    return [(title.ljust(room), Ink.LABEL), ("▒draft".rjust(7), Ink.DRAFTING), ("█verify".rjust(8), Ink.VERIFYING)]
+
+
+def _narrow_title(room: int, step: float | None) -> Line:
+    """Over one column of numbers: a round's drafting and verifying together."""
+    line: Line = [("▒draft ", Ink.DRAFTING), ("█verify", Ink.VERIFYING)]
+    for target in () if step is None else (f" ┃target {ms_text(step)}", " ┃target"):
+        if cells(line) + len(target) + 3 <= room:
+            line.append((target, Ink.LABEL))
+            break
+    return [*line, ("ms".rjust(room - cells(line)), Ink.LABEL)]
+
+
+def _stacked(draft: float, verify: float, room: int, mark: int | None) -> Line:
+    """Two shares of `room` cells one behind the other, and the mark on them."""
+    drafting = min(room, round(draft * room))
+    verifying = min(room, round((draft + verify) * room)) - drafting
+    cells = [("▒", Ink.DRAFTING)] * drafting + [("█", Ink.VERIFYING)] * verifying
+    cells += [(" ", Ink.LABEL)] * (room - len(cells))
+    if room and round((draft + verify) * room) > room:
+        cells[-1] = ("▸", cells[-1][1])
+    if mark is not None and 0 <= mark < room:
+        cells[mark] = ("┃", Ink.VALUE)
+    return [("".join(text for text, _ in group), ink) for ink, group in groupby(cells, key=itemgetter(1))]
 
 
 def _mean(total: float, count: int) -> float:
     return total / count if count else 0.0
 
 
-def _compact_latency(figures: RunFigures, width: int) -> Line:
+def _compact_latency(figures: RunFigures, step: float | None, width: int, scale: Scale) -> Line:
     latest = figures.course.latest(LATEST_ROUNDS)
     drafts = [record.draft_seconds for record in latest]
     verifies = [record.verify_seconds for record in latest]
-    top = round(max([*drafts, *verifies], default=0.0) * 1e9)
+    top = round(scale.round_seconds * 1e9)
     series = [("verify ", verifies, Ink.VERIFYING)]
     if figures.drafted:
         series.insert(0, ("draft ", drafts, Ink.DRAFTING))
@@ -167,11 +217,14 @@ def _compact_latency(figures: RunFigures, width: int) -> Line:
     label = f"ms, last {len(latest)}".ljust(_LABEL)
     if len(label) + numbers > width:  # a number cut short would be another number
         label = "ms "
+    target: Line = [] if step is None else [("  target's step ", Ink.LABEL), (ms_text(step), Ink.BASELINE)]
+    if len(label) + numbers + cells(target) > width:
+        target = []
     line: Line = [(label, Ink.LABEL)]
     # The newest rounds, as many of both sides as there is room for; means are of all ten.
-    count = (width - len(label) - numbers) // len(series)
+    count = (width - len(label) - numbers - cells(target)) // len(series)
     for (name, times, ink), mean in zip(series, means, strict=True):
         gap = "" if len(line) == 1 else "  "
         bars = sparkline([round(t * 1e9) for t in times[-count:]], top) if count > 0 else ""
         line += [(f"{gap}{name}", Ink.LABEL), (f"{mean} ", Ink.VALUE), (bars, ink)]
-    return line
+    return line + target

@@ -8,17 +8,19 @@ from enum import StrEnum
 
 from textual.geometry import Region
 
-LEAST_CELL_COLUMNS, LEAST_CELL_ROWS = 27, 7
+LEAST_CELL_COLUMNS, LEAST_CELL_ROWS = 27, 6
 GAP = 2
+LEAST_PANE_ROWS = 2 + 1 + 3 + LEAST_CELL_ROWS + 1
+"""A pane with its border, figures, gauges, one row of pictures and status."""
 
 
 class Chart(StrEnum):
     """A chart with room of its own, in order of importance."""
 
     SPEED = "speed"  # tokens/s over time
-    LENGTHS = "lengths"  # how many drafts of a round were accepted
+    LATENCY = "latency"  # drafting and verifying of the last rounds, beside the target's own step
     POSITIONS = "positions"  # acceptance by draft position
-    LATENCY = "latency"  # drafting and verifying of the last rounds
+    LENGTHS = "lengths"  # how many drafts of a round were accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +36,31 @@ class Arrangement:
 _GRIDS = {4: (2, 4, 1), 3: (3, 1), 2: (2, 1), 1: (1,)}
 
 
-def arrange(width: int, height: int, gauges: int, charts: Sequence[Chart]) -> Arrangement:
+def arrange(
+    width: int, height: int, gauges: int, charts: Sequence[Chart], least_rows: int = LEAST_CELL_ROWS
+) -> Arrangement:
     """As many charts in full as the room allows; the others as a row of text, as far as rows go.
 
     `charts` come most important first. The speed over time has no compact form: its gauge says the number.
     """
     gauges = min(gauges, max(0, height))
     for count in range(len(charts), 0, -1):
-        compact = _compact(charts[count:])
-        room = height - gauges - len(compact)
-        for columns in _GRIDS[count]:
-            rows = -(-count // columns)
-            if room // rows >= LEAST_CELL_ROWS and (width + GAP) // columns - GAP >= LEAST_CELL_COLUMNS - GAP:
-                blank = room // rows > LEAST_CELL_ROWS
-                top = gauges + len(compact) + blank
-                cells = _cells(charts[:count], Region(0, top, width, room - blank), columns, rows)
-                return Arrangement(gauges, compact, cells)
+        rest = _compact(charts[count:])
+        # A picture first: the rows of text give way to the last one that would fit without them.
+        for compact in (rest[:left] for left in range(len(rest), -1 if count <= 2 else len(rest) - 1, -1)):
+            room = height - gauges - len(compact)
+            for columns in _GRIDS[count]:
+                rows = -(-count // columns)
+                if room // rows >= least_rows and (width + GAP) // columns - GAP >= LEAST_CELL_COLUMNS - GAP:
+                    blank = room // rows > least_rows
+                    top = gauges + len(compact) + blank
+                    cells = _cells(charts[:count], Region(0, top, width, room - blank), columns, rows)
+                    return Arrangement(gauges, compact, cells)
     return Arrangement(gauges, _compact(charts)[: height - gauges], ())
 
 
 def _compact(charts: Sequence[Chart]) -> tuple[Chart, ...]:
-    # Latency first: a run is slow for one of its two reasons.
-    return tuple(chart for chart in sorted(charts, key=list(Chart).index, reverse=True) if chart is not Chart.SPEED)
+    return tuple(chart for chart in charts if chart is not Chart.SPEED)
 
 
 def _cells(charts: Sequence[Chart], area: Region, columns: int, rows: int) -> tuple[tuple[Chart, Region], ...]:

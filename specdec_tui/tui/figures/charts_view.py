@@ -13,8 +13,9 @@ from textual.widget import Widget
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.tui.figures.chart_cells import applicable, compact_chart, full_chart
-from specdec_tui.tui.figures.chart_layout import Chart, arrange
+from specdec_tui.tui.figures.chart_layout import LEAST_CELL_ROWS, Chart, arrange
 from specdec_tui.tui.figures.chart_lines import Ink, Line, gauge_lines, padded
+from specdec_tui.tui.figures.scale import Scale, common_scale
 
 if TYPE_CHECKING:
     from specdec_tui.tui.figures.speed_plot import SpeedPlot
@@ -31,6 +32,7 @@ class ChartsView(Widget, can_focus=False):
         self._figures = RunFigures()
         self._baseline: RunFigures | None = None
         self._is_target = False
+        self._scale = Scale()
         self._lines: list[Line] = []
         self._styles: dict[Ink, Style] = {}
         self._plot: SpeedPlot | None = None
@@ -46,9 +48,15 @@ class ChartsView(Widget, can_focus=False):
         """The plot of the speed, once there was room for it."""
         return self._plot
 
-    def show(self, figures: RunFigures, baseline: RunFigures | None, is_target: bool) -> None:
-        """Draw these figures, if the view can be seen; ask again when they have changed."""
+    def show(
+        self, figures: RunFigures, baseline: RunFigures | None, is_target: bool, scale: Scale | None = None
+    ) -> None:
+        """Draw these figures, if the view can be seen; ask again when they have changed.
+
+        `scale`: that of all panes; without one, what these two runs need.
+        """
         self._figures, self._baseline, self._is_target = figures, baseline, is_target
+        self._scale = scale or common_scale([figures, *([] if baseline is None else [baseline])], baseline)
         self._draw()
 
     def _draw(self) -> None:
@@ -58,17 +66,19 @@ class ChartsView(Widget, can_focus=False):
         if width <= 0 or height <= 0:
             self._place_plot(None)
             return
-        figures, baseline = self._figures, self._baseline
+        figures, baseline, scale = self._figures, self._baseline, self._scale
         window = figures.window()
-        gauges = gauge_lines(figures, window, baseline, self._is_target, width)
+        gauges = gauge_lines(figures, window, baseline, self._is_target, width, scale)
         charts = applicable(figures)
-        places = arrange(width, height, len(gauges), charts)
-        lines = gauges[: places.gauges] + [compact_chart(chart, figures, width) for chart in places.compact]
+        # Strategies matter more: in panes of a height the target has no picture that they have no room for.
+        least_rows = LEAST_CELL_ROWS + self._is_target
+        places = arrange(width, height, len(gauges), charts, least_rows)
+        lines = gauges[: places.gauges] + [compact_chart(c, figures, baseline, width, scale) for c in places.compact]
         rows = [padded(line, width) for line in lines]
         rows += [[] for _ in range(height - len(rows))]
         plot_region: Region | None = None
         for chart, region in places.cells:
-            drawn = full_chart(chart, figures, window, baseline, region.width, region.height)
+            drawn = full_chart(chart, figures, window, baseline, region.width, region.height, scale)
             if chart is Chart.SPEED:
                 plot_region = Region(region.x, region.y + 1, region.width, region.height - 1)
             for index in range(region.height):
@@ -108,7 +118,7 @@ class ChartsView(Widget, can_focus=False):
         if not self.is_attached:  # the app is closing: no styles are left
             return
         baseline = None if self._baseline is None else self._baseline.course
-        self._plot.show(self._figures.course, baseline, self._style(Ink.RUN), self._style(Ink.BASELINE))
+        self._plot.show(self._figures.course, baseline, self._style(Ink.RUN), self._style(Ink.BASELINE), self._scale)
 
     def _style(self, ink: Ink) -> Style:
         if not self._styles:

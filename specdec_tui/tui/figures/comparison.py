@@ -1,138 +1,264 @@
-"""The table at the end of a prompt: every strategy against the target."""
+"""The table at the end of a prompt: every strategy against the target, in as many whole columns as fit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from rich.text import Text
-from textual.theme import Theme
-from textual.widgets import DataTable
+from rich.cells import cell_len
+from textual import events
+from textual.content import Content
+from textual.widgets import Static
 
-from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, verify_ratio
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
-from specdec_tui.tui.figures.words import lossless_part
+from specdec_tui.tui.figures.standing import Standing, Verdict, standing
+from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part, fit_groups, lossless_part, speed_text
 from specdec_tui.tui.lines.sanitize import visible
 
 Row = tuple[str, RunFigures, Lossless | None]
 
-# Most wanted first: what does not fit is a scroll away, beside the strategy's name.
-COLUMNS = (
-    "strategy",
-    "tok/s",
-    "speedup",
-    "α",
-    "τ",
-    "lossless",
-    "drafted",
-    "accepted",
-    "rejected",
-    "unverified",
-    "wasted",
-    "prefill s",
-    "draft / verify / other",
-)
+# Columns from which cells stand two apart.
+_AIRY = 70
+_NOTHING = ("–", "")
 
 
-_WORDS = ("strategy", "lossless")
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row and what it is compared with."""
+
+    strategy: str
+    figures: RunFigures
+    lossless: Lossless | None
+    baseline: RunFigures | None
+    standing: Standing | None
+    is_best: bool = False
 
 
-class ComparisonTable(DataTable[Text]):
-    """Numbers of all panes side by side; the best speedup carries a star."""
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`rank`: the lower, the sooner it has room. `more` takes its place where there is room for that too."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "comparison--best",
-        "comparison--good",
-        "comparison--slow",
-        "comparison--bad",
-    }
+    title: str
+    rank: int
+    cell: Callable[[Entry], Part]
+    is_number: bool = True
+    more: Callable[[Entry], Part] | None = None
+
+
+class ComparisonTable(Static):
+    """Numbers of all panes side by side; the best speedup carries a star. Nothing is cut and nothing scrolls."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes, cursor_type="none", fixed_columns=1, cell_padding=1)
-        self._shown: Sequence[Row] = ()
+        super().__init__(id=id, classes=classes, markup=False)
+        self._entries: Sequence[Entry] = ()
+        self._label = ""
 
-    def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, self._theme_changed)
+    @property
+    def row_count(self) -> int:
+        return len(self._entries)
 
-    def _theme_changed(self, _theme: Theme) -> None:
-        self.show(self._shown)
+    def cells(self, strategy: str) -> dict[str, str]:
+        """What is known of a strategy, by column, whether there is room for it or not."""
+        entry = next(entry for entry in self._entries if entry.strategy == strategy)
+        return {column.title: (column.more or column.cell)(entry)[0].strip() for column in COLUMNS}
 
-    def show(self, rows: Sequence[Row]) -> None:
-        """Fill the table with (strategy, figures, verdict) rows, in their order."""
-        self._shown = tuple(rows)
-        self.clear(columns=True)
-        for column in COLUMNS:
-            self.add_column(Text(column, justify="left" if column in _WORDS else "right"), key=column)
-        baseline = next((figures for name, figures, _ in rows if name == "target"), None)
-        ratios = [_ratio(name, figures, baseline) for name, figures, _ in rows]
-        best = max(
-            (r for (name, *_), r in zip(rows, ratios, strict=True) if r is not None and name != "drafter"), default=None
+    def show(self, rows: Sequence[Row], baseline: RunFigures | None = None, label: str = "") -> None:
+        """Fill the table with (strategy, figures, verdict) rows, in their order.
+
+        `baseline`: a run of the target at another time, and `label` which; without one it is the target's own row.
+        """
+        target = next((figures for name, figures, _ in rows if name == "target"), baseline)
+        self._label = label if target is baseline else ""
+        self._entries = ranked(rows, target)
+        self._fill()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._fill()
+
+    def _fill(self) -> None:
+        width = self.size.width or self.app.size.width
+        self.update(Content("\n").join(table_lines(self._entries, self._label, width)))
+
+
+def ranked(rows: Sequence[Row], baseline: RunFigures | None) -> list[Entry]:
+    """Every row against the baseline; the fastest of those that may be called faster is the best."""
+    found = [None if name == "target" else standing(figures, baseline) for name, figures, _ in rows]
+    best = max((one.ratio for one in found if one is not None and one.verdict is Verdict.FASTER), default=None)
+    return [
+        Entry(*row, baseline, one, one is not None and one.verdict is Verdict.FASTER and one.ratio == best)
+        for row, one in zip(rows, found, strict=True)
+    ]
+
+
+def table_lines(entries: Sequence[Entry], label: str, width: int) -> list[Content]:
+    """Headings, rows, and below them what a reader of the figures must know."""
+    columns, left_out = fitting(entries, width)
+    widths, gap = [_width(column, entries) for column in columns], _gap(width)
+    heading = _row([(column.title, "") for column in columns], columns, widths, gap)
+    used = sum(cell_len(text) for text, _ in heading)
+    heading.append((_hint(left_out, width - used - 1).rjust(width - used - 1) + " ", QUIET))
+    lines = [Content.assemble(*heading).stylize("on $panel").stylize("bold", 0, used)]
+    lines += [Content.assemble(*_row([c.cell(entry) for c in columns], columns, widths, gap)) for entry in entries]
+    return lines + [Content.assemble(" ", *fit_groups(note, width - 2, " · ")) for note in notes(entries, label)]
+
+
+def fitting(entries: Sequence[Entry], width: int) -> tuple[list[Column], int]:
+    """The columns that have room, in their order, and how many others there are."""
+    shown: dict[str, Column] = {}
+    for column in sorted(_with_more(), key=lambda column: column.rank):
+        tried = {**shown, column.title: column}
+        room = width if len(tried) == len(COLUMNS) else width - _LEAST_HINT
+        used = 1 + sum(_width(one, entries) for one in tried.values()) + _gap(width) * (len(tried) - 1)
+        if not shown or used <= room:
+            shown = tried
+    return [shown[column.title] for column in COLUMNS if column.title in shown], len(COLUMNS) - len(shown)
+
+
+def _with_more() -> Iterator[Column]:
+    for column in COLUMNS:
+        yield column
+        if column.more is not None:
+            yield replace(column, rank=_MORE_RANK, cell=column.more)
+
+
+def _width(column: Column, entries: Sequence[Entry]) -> int:
+    return max(cell_len(text) for text in (column.title, *(column.cell(entry)[0] for entry in entries)))
+
+
+def _gap(width: int) -> int:
+    return 2 if width >= _AIRY else 1
+
+
+def _row(cells: Sequence[Part], columns: Sequence[Column], widths: Sequence[int], gap: int) -> list[Part]:
+    parts: list[Part] = []
+    for (text, style), column, width in zip(cells, columns, widths, strict=True):
+        before, blank = " " * (gap if parts else 1), " " * (width - cell_len(text))
+        parts += (
+            [(before + blank, ""), (text, style)] if column.is_number else [(before, ""), (text, style), (blank, "")]
         )
-        for (name, figures, lossless), ratio in zip(rows, ratios, strict=True):
-            is_best = ratio is not None and ratio == best and ratio > 1 and name != "drafter"  # it writes another text
-            self.add_row(*self._cells(name, figures, lossless, ratio, is_best))
-
-    def _cells(
-        self, name: str, figures: RunFigures, lossless: Lossless | None, ratio: float | None, is_best: bool
-    ) -> list[Text]:
-        label = f"{'★' if is_best else ' '} {visible(name)}"
-        drafts = figures.drafted > 0
-        return [
-            self._styled(label, "best" if is_best else ""),
-            _number(figures.decode_tokens_per_second, ".1f"),
-            self._speedup(name, figures, ratio, is_best),
-            _number(figures.acceptance_rate, ".2f"),
-            _number(figures.tokens_per_target_call, ".2f"),
-            self._verdict(name, figures, lossless),
-            *(
-                _number(count if drafts else None, "d")
-                for count in (figures.drafted, figures.accepted, figures.rejected, figures.unverified)
-            ),
-            _number(figures.wasted_rate, ".0%"),
-            _number(figures.prefill_seconds or None, ".2f"),
-            Text(_shares(figures), justify="right"),
-        ]
-
-    def _speedup(self, name: str, figures: RunFigures, ratio: float | None, is_best: bool) -> Text:
-        if name == "target" and figures.decode_tokens_per_second is not None:
-            return Text("1.00×", justify="right")
-        if ratio is None:
-            return Text("–", justify="right")
-        kind = "best" if is_best else "slow" if ratio < 0.995 else ""
-        return self._styled(f"{ratio:.2f}×{' slower' if ratio < 0.995 else ''}", kind, right=True)
-
-    def _verdict(self, name: str, figures: RunFigures, lossless: Lossless | None) -> Text:
-        end = figures.end
-        if end is not None and end.reason is EndReason.ERROR:
-            return self._styled("failed", "bad")
-        if lossless is None:
-            return Text("not checked")
-        kinds = {
-            LosslessStatus.IDENTICAL: "good",
-            LosslessStatus.NEAR_TIES: "slow",
-            LosslessStatus.DIFFERENT: "bad",
-        }
-        is_reference = name == "target" and lossless.status is LosslessStatus.IDENTICAL
-        kind = "" if is_reference else kinds.get(lossless.status, "")
-        return self._styled(lossless_part(lossless, name == "target")[0], kind)
-
-    def _styled(self, text: str, kind: str, right: bool = False) -> Text:
-        style = self.get_component_rich_style(f"comparison--{kind}", partial=True) if kind else ""
-        return Text(text, style=style, justify="right" if right else "left")
+    return parts
 
 
-def _ratio(name: str, figures: RunFigures, baseline: RunFigures | None) -> float | None:
-    return None if name == "target" or baseline is None else speedup(baseline, figures)
+def _hint(left_out: int, room: int) -> str:
+    """The longest that fits of how many columns had no room, and where they have."""
+    if not left_out:
+        return ""
+    hints = f"+{left_out} columns in a wider terminal", f"+{left_out} if wider", f"+{left_out}"
+    return next((hint for hint in hints if len(hint) + 1 <= room), "")
 
 
-def _number(value: float | None, form: str) -> Text:
-    return Text("–" if value is None else format(value, form), justify="right")
+def notes(entries: Sequence[Entry], label: str) -> list[list[list[Part]]]:
+    """Groups of a line each, the most important first: of the baseline, and of runs whose clock was disturbed."""
+    found: list[list[list[Part]]] = []
+    baseline: list[list[Part]] = []
+    compared = [entry.baseline for entry in entries if entry.standing is not None]
+    if any(target is not None and target.recomputes for target in compared):
+        baseline.append([("target recomputes its whole text at each step: that flatters the others", WARN)])
+    if label:
+        baseline.append([(f"speedups vs. {visible(label)}", QUIET)])
+    if baseline:
+        found.append(baseline)
+    disturbed = [entry for entry in entries if entry.standing is not None and entry.standing.is_disturbed]
+    if disturbed:
+        found.append([[("clock disturbed, ", WARN), ("r repeats", "$text-accent")]])
+        for entry in disturbed:
+            assert entry.standing is not None
+            found[-1].append([(f"{visible(entry.strategy)}: {entry.standing.reason}", QUIET)])
+    return found
 
 
-def _shares(figures: RunFigures) -> str:
-    """Where the decode time went, in percent."""
-    total = figures.decode_seconds
-    if not total:
-        return "–"
-    parts = (figures.draft_seconds, figures.verify_seconds, figures.other_seconds)
-    return " / ".join(f"{part / total:.0%}" for part in parts)
+def _number(value: float | None, form: str, unit: str = "") -> Part:
+    return _NOTHING if value is None else (format(value, form) + unit, "")
+
+
+def _name(entry: Entry) -> Part:
+    return (f"{'★' if entry.is_best else ' '} {visible(entry.strategy)}", GOOD if entry.is_best else "")
+
+
+def _rate(entry: Entry) -> Part:
+    rate = entry.figures.decode_tokens_per_second
+    return _NOTHING if rate is None else (speed_text(rate), "")
+
+
+def _speedup(entry: Entry) -> Part:
+    if entry.strategy == "target":
+        return _NOTHING if entry.figures.decode_tokens_per_second is None else ("1.00×", "")
+    found = entry.standing
+    if found is None:
+        return _NOTHING
+    match found.verdict:
+        case Verdict.FASTER:
+            return (found.text, GOOD)
+        case Verdict.OPEN:
+            return (found.text, "")
+    return (f"{found.text}, {found.verdict.value}", WARN)
+
+
+def _against(compute: Callable[[RunFigures, RunFigures], float | None], unit: str = "") -> Callable[[Entry], Part]:
+    def cell(entry: Entry) -> Part:
+        if entry.strategy == "target" or entry.baseline is None:
+            return _NOTHING
+        if entry.standing is not None and entry.standing.is_disturbed:  # they come from the same clocks
+            return _NOTHING
+        return _number(compute(entry.figures, entry.baseline), ".2f", unit)
+
+    return cell
+
+
+def _count(count: Callable[[RunFigures], int]) -> Callable[[Entry], Part]:
+    return lambda entry: _number(count(entry.figures) if entry.figures.drafted else None, "d")
+
+
+def _verdict(entry: Entry, is_short: bool = False) -> Part:
+    end = entry.figures.end
+    if end is not None and end.reason is EndReason.ERROR:
+        return ("failed", BAD)
+    if entry.lossless is None:
+        return ("not checked", QUIET)
+    if is_short and (entry.strategy != "target" or entry.lossless.status not in _AGREES):
+        ties = f"≈ {entry.lossless.ties} near-tie{'' if entry.lossless.ties == 1 else 's'}"
+        match entry.lossless.status:
+            case LosslessStatus.IDENTICAL:
+                return ("✓ identical", GOOD)
+            case LosslessStatus.NEAR_TIES:
+                return (ties, WARN)
+            case LosslessStatus.DIFFERENT:
+                return ("✗ DIFFERENT", BAD)
+            case _ if "distribution" in (entry.lossless.detail or "distribution"):
+                return ("~ same distribution", QUIET)
+    return lossless_part(entry.lossless, entry.strategy == "target")
+
+
+_AGREES = LosslessStatus.IDENTICAL, LosslessStatus.NOT_APPLICABLE
+
+
+def _shares(entry: Entry) -> Part:
+    """Where the decode time went."""
+    run = entry.figures
+    if not run.decode_seconds:
+        return _NOTHING
+    parts = (run.draft_seconds, run.verify_seconds, run.other_seconds)
+    return (" / ".join(f"{part / run.decode_seconds:.0%}" for part in parts), "")
+
+
+COLUMNS = (
+    Column("strategy", 0, _name, is_number=False),
+    Column("tok/s", 1, _rate),
+    Column("speedup", 2, _speedup),
+    Column("predicted", 5, _against(prediction, "×")),
+    Column("α", 3, lambda entry: _number(entry.figures.acceptance_rate, ".2f")),
+    Column("τ", 4, lambda entry: _number(entry.figures.tokens_per_target_call, ".2f")),
+    Column("c", 7, _against(cost_ratio)),
+    Column("v", 8, _against(verify_ratio)),
+    Column("lossless", 6, lambda entry: _verdict(entry, is_short=True), is_number=False, more=_verdict),
+    Column("drafted", 10, _count(lambda run: run.drafted)),
+    Column("accepted", 11, _count(lambda run: run.accepted)),
+    Column("rejected", 12, _count(lambda run: run.rejected)),
+    Column("unverified", 13, _count(lambda run: run.unverified)),
+    Column("wasted", 14, lambda entry: _number(entry.figures.wasted_rate, ".0%")),
+    Column("prefill s", 15, lambda entry: _number(entry.figures.prefill_seconds or None, ".2f")),
+    Column("draft / verify / other", 16, _shares),
+)
+_MORE_RANK = 9
+_LEAST_HINT = len(f" +{len(COLUMNS)} ")

@@ -16,6 +16,7 @@ from textual_plot import HiResMode, PlotWidget
 from textual_plot.plot_widget import Legend
 
 from specdec_tui.decoding.course import RunCourse
+from specdec_tui.tui.figures.scale import Scale
 
 
 def ticks(top: float, most: int) -> list[float]:
@@ -62,15 +63,17 @@ class SpeedPlot(PlotWidget, can_focus=False):
                 yield PlotCanvas(1, 1, id=name)
         yield Legend(id="legend")
 
-    def show(self, run: RunCourse, baseline: RunCourse | None, style: Style, baseline_style: Style) -> None:
+    def show(
+        self, run: RunCourse, baseline: RunCourse | None, style: Style, baseline_style: Style, scale: Scale
+    ) -> None:
         """Plot both, thinned out to the columns there are; the target's line is dotted."""
         columns = max(2, self.size.width - self.margin_left - 2)
         own = run.speeds(columns)
         theirs = [] if baseline is None or baseline is run else baseline.speeds(columns)
         self.clear()
-        # Both axes from zero: a small difference must not look like a large one.
-        longest = max([x for x, _ in own + theirs], default=0.0) or 1.0
-        fastest = max([y for _, y in own + theirs], default=0.0) or 1.0
+        # Both axes from zero, and the same in all panes: a small difference must not look like a large one.
+        longest = max(scale.seconds, *(course.seconds for course in (run, baseline) if course is not None), 0.0) or 1.0
+        fastest = max(scale.peak, *(course.peak for course in (run, baseline) if course is not None), 0.0) or 1.0
         self.set_xlimits(0.0, longest)
         self.set_ylimits(0.0, fastest * 1.1)
         self.set_xticks(ticks(longest, columns // 6))

@@ -8,8 +8,9 @@ from enum import StrEnum
 from rich.cells import cell_len
 from textual.content import Content
 
-from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, remainder, tokens_expected, verify_ratio
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
+from specdec_tui.tui.figures.standing import Standing, Verdict, standing
 from specdec_tui.tui.lines.sanitize import visible
 
 # (text, Textual style). Text is shown as it is, never read as markup.
@@ -20,6 +21,11 @@ GOOD = "bold $token-accepted"
 WARN = "bold $token-resampled"
 BAD = "bold $token-rejected"
 
+PLAIN_STRATEGIES = ("target", "drafter")
+"""Those that draft nothing."""
+
+# Columns from which a line has room for a sum.
+_WIDE_LINE = 90
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -50,28 +56,75 @@ def sparkline(values: Sequence[int], highest: int) -> str:
     return "".join(_BARS[min(7, max(0, (value * 8 - 1) // top))] for value in values)
 
 
-def speedup_part(ratio: float) -> Part:
-    """A ratio to the target's own speed; below one it is said in words too."""
-    if ratio < 0.995:
-        return (f"{ratio:.2f}× slower than target", WARN)
-    return (f"{ratio:.2f}×", GOOD if ratio > 1.005 else "bold")
+def speedup_parts(found: Standing, recomputes: bool = False, label: str = "") -> list[Part]:
+    """A speedup, and beside it whatever keeps it from being what it seems.
+
+    `recomputes`: the baseline works its whole text through again at each step; `label`: it is of another time.
+    """
+    parts: list[Part]
+    match found.verdict:
+        case Verdict.DISTURBED:
+            parts = [("clock disturbed ", WARN), (found.text, "bold")]
+        case Verdict.SLOWER:
+            parts = [(f"{found.text}, slower", WARN)]
+        case Verdict.FASTER:
+            parts = [(found.text, GOOD)]
+        case _:
+            parts = [(found.text, "bold")]
+    if recomputes:
+        parts.append((" (target recomputes)", WARN))
+    if label:
+        parts.append((f" vs. {visible(label)}", QUIET))
+    return parts
 
 
-def figure_parts(figures: RunFigures, baseline: RunFigures | None, is_target: bool) -> list[list[Part]]:
-    """The live figures, most important group first."""
+def speed_groups(
+    figures: RunFigures, baseline: RunFigures | None, is_target: bool, label: str = ""
+) -> list[list[Part]]:
+    """What a run has achieved so far, most important group first; nothing before it has a speed."""
     rate = figures.decode_tokens_per_second
     if rate is None:
         return []
-    groups: list[list[Part]] = [[(f"{rate:.1f}" if rate < 1000 else f"{rate:.0f}", "bold"), (" tok/s", QUIET)]]
+    groups: list[list[Part]] = [[(speed_text(rate), "bold"), (" tok/s", QUIET)]]
     if is_target:
         groups.append([("baseline", QUIET)])
-    elif baseline is not None and (ratio := speedup(baseline, figures)) is not None:
-        groups.append([speedup_part(ratio)])
+    elif baseline is not None and (found := standing(figures, baseline)) is not None:
+        groups.append(speedup_parts(found, baseline.recomputes, label))
     if figures.acceptance_rate is not None:
         groups.append([("α ", QUIET), (f"{figures.acceptance_rate:.2f}", "bold")])
     if figures.drafted and figures.tokens_per_target_call is not None:
         groups.append([("τ ", QUIET), (f"{figures.tokens_per_target_call:.2f}", "bold")])
     return groups
+
+
+def cost_groups(figures: RunFigures, baseline: RunFigures | None, width: int) -> list[list[Part]]:
+    """What the costs of a run let one expect of it: the predicted speedup, how far off it is, c and v.
+
+    In a wide line with how it comes about: tokens expected of a round ÷ its cost in steps of the target.
+    """
+    if baseline is None:
+        return []
+    groups: list[list[Part]] = []
+    if (predicted := prediction(figures, baseline)) is not None:
+        tokens = tokens_expected(figures)
+        if width >= _WIDE_LINE and tokens is not None:
+            steps = tokens / predicted
+            parts = (f"{tokens:.2f}", " tok/round ÷ ", f"{steps:.2f}", " target steps = ", f"{predicted:.2f}×")
+            groups.append([(text, QUIET if index % 2 else "bold") for index, text in enumerate(parts)])
+            groups[0].append((" predicted", QUIET))
+        else:
+            groups.append([("predicted ", QUIET), (f"{predicted:.2f}×", "bold")])
+        if (off := remainder(figures, baseline)) is not None:
+            share = "±0 %" if abs(off) < 0.005 else f"{off * 100:+.0f} %".replace("-", "−")
+            groups.append([("measured ", QUIET), (share, "bold")])
+    for name, value in (("c", cost_ratio(figures, baseline)), ("v", verify_ratio(figures, baseline))):
+        if value is not None:
+            groups.append([(f"{name} ", QUIET), (f"{value:.2f}", "bold")])
+    return groups
+
+
+def speed_text(rate: float | None) -> str:
+    return "–" if rate is None else f"{rate:.1f}" if rate < 1000 else f"{rate:.0f}"
 
 
 def fit_groups(groups: Sequence[Sequence[Part]], width: int, gap: str = "  ", first: int = 0) -> list[Part]:
@@ -89,18 +142,45 @@ def fit_groups(groups: Sequence[Sequence[Part]], width: int, gap: str = "  ", fi
     return line
 
 
-def figure_line(figures: RunFigures, baseline: RunFigures | None, is_target: bool, width: int) -> Content:
-    """Figures, and in the room left a bar for each of the last rounds."""
-    groups = figure_parts(figures, baseline, is_target)
-    if sum(cell_len(text) for group in groups[:2] for text, _ in group) + 2 > width:
-        # Without room for all its words a slow run is still called slower.
-        groups = [[(text.removesuffix(" than target"), style) for text, style in group] for group in groups]
-    line = fit_groups(groups, width)
+def figure_lines(
+    figures: RunFigures,
+    baseline: RunFigures | None,
+    is_target: bool,
+    width: int,
+    *,
+    label: str = "",
+    rows: int = 1,
+    beside_gauges: bool = False,
+) -> Content:
+    """Figures in one or two rows, and in the room left a bar for each of the last rounds.
+
+    In a row of its own stands what one should expect of the run. `beside_gauges`: what these say is left out.
+    """
+    speed = speed_groups(figures, baseline, is_target, label)
+    has_room = rows > 1 or beside_gauges
+    found = None if is_target else standing(figures, baseline)
+    if found is not None and found.is_disturbed:  # what is predicted comes from the same clocks
+        cost = [[("r repeats", "$text-accent")]] if figures.end is not None else []
+    else:
+        cost = [] if is_target else cost_groups(figures, baseline, width if has_room else 0)
+    if beside_gauges:
+        speed = [group for group in speed if group[0][0] == "τ "] or ([[("baseline", QUIET)]] if is_target else [])
+    if rows < 2:
+        return Content.assemble(*_with_bars(fit_groups(speed + cost, width), figures, width))
+    first = _with_bars(fit_groups(speed, width), figures, width)
+    return Content("\n").join([Content.assemble(*first), Content.assemble(*fit_groups(cost, width))])
+
+
+def _with_bars(line: list[Part], figures: RunFigures, width: int) -> list[Part]:
+    """Full height is a round whose drafts were all accepted."""
     room = width - sum(cell_len(text) for text, _ in line) - 2
-    if figures.drafted and room >= 4:
-        shown = figures.tokens_per_round[-min(room, 40) :]
-        line += [("  ", ""), (sparkline(shown, figures.gamma + 1), "$secondary")]
-    return Content.assemble(*line)
+    if not figures.drafted or room < 4:
+        return line
+    scale = f"0–{figures.gamma + 1} "
+    told = room >= 12 + len(scale)
+    shown = figures.tokens_per_round[-min(room - told * len(scale), 40) :]
+    bars = [(scale, QUIET)] if told else []
+    return [*line, ("  ", ""), *bars, (sparkline(shown, figures.gamma + 1), "$secondary")]
 
 
 def lossless_part(lossless: Lossless, is_target: bool = False) -> Part:
@@ -151,8 +231,9 @@ def status_parts(
     if lossless is not None:
         verdict = lossless_part(lossless, is_target)
         if end is not None and end.reason in (EndReason.CANCELLED, EndReason.ERROR):
-            # One group: a verdict on a part of the text must not be read without saying so.
-            groups[-1] += [(" · ", QUIET), verdict]
+            # One group: a verdict on a part of the text must not be read without saying so, but once.
+            said = verdict[0].startswith(_END_WORDS[end.reason])
+            groups[-1] = [verdict] if said else [*groups[-1], (" · ", QUIET), verdict]
         else:
             groups.append([verdict])
         first = len(groups) - 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 from textual import events
 from textual.app import ComposeResult
@@ -12,10 +13,12 @@ from textual.containers import VerticalScroll
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import Checked, EndReason, Event, Finished, Lossless, RunEnded, RunStarted, Step
 from specdec_tui.settings import STRATEGIES
+from specdec_tui.tui.figures.scale import Scale, common_scale
 from specdec_tui.tui.panes.pane import StrategyPane
 
 NARROW, WIDE = 100, 181
 LEAST_PANE_ROWS = 7
+_SCALE_SECONDS = 0.4  # as often as figures come to the screen
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ class PaneGrid(VerticalScroll, can_focus=False):
         self._took_part: tuple[str, ...] = ()
         self._checked: dict[str, Lossless] = {}
         self._active = ""
+        self._outside: tuple[RunFigures | None, str] = (None, "")
+        self.scale = Scale()
+        """What bars and plots of all panes are drawn on."""
+        self._scale_is_kept = False
+        self._scaled = 0.0
         self.show_only(strategies)
 
     def compose(self) -> ComposeResult:
@@ -87,13 +95,24 @@ class PaneGrid(VerticalScroll, can_focus=False):
         if self.is_mounted:
             self._arrange()
 
-    def begin(self, strategies: Iterable[str], max_new_tokens: int) -> None:
-        """Clear the panes that take part in a run, and show them alone."""
+    def begin(self, strategies: Iterable[str], max_new_tokens: int, *, keep_scale: bool = False) -> None:
+        """Clear the panes that take part in a run, and show them alone.
+
+        `keep_scale`: they are drawn on the scale of the whole run that was just in them. It tells
+        the largest figures of all panes, but not which of them they are.
+        """
         self._took_part, self._checked, self._active = tuple(strategies), {}, ""
         self.show_only(self._took_part)
         for name in self._took_part:
             self.panes[name].begin(max_new_tokens)
-            self.panes[name].set_baseline(None)
+        self.measure_against(None)
+        self._scale_is_kept = keep_scale
+        self._set_scale(self.scale if keep_scale else Scale())
+
+    def measure_against(self, baseline: RunFigures | None, label: str = "") -> None:
+        """Where no target takes part, speedups are against this run of it, and `label` says which it is."""
+        self._outside = baseline, label
+        self._set_baseline()
 
     def deliver(self, batch: Sequence[Event]) -> Finished | None:
         """Hand a batch to the panes: one `feed` per pane, however many records. The run's end, if in it."""
@@ -111,8 +130,11 @@ class PaneGrid(VerticalScroll, can_focus=False):
             if (pane := self.panes.get(strategy)) is not None:
                 pane.feed(own)
                 self._follow(strategy, own)
-        if any(isinstance(step.record, RunEnded) for step in steps.get("target", ())) or finished is not None:
-            self._set_baseline()
+        ended = any(isinstance(step.record, RunEnded) for own in steps.values() for step in own)
+        if ended or finished is not None:
+            self._set_baseline()  # its last figures come to the screen
+        if ended or finished is not None or monotonic() - self._scaled >= _SCALE_SECONDS:
+            self._rescale()
         for event in batch:
             if isinstance(event, Checked) and event.strategy in self.panes:
                 self.panes[event.strategy].checked(event.lossless)
@@ -137,11 +159,28 @@ class PaneGrid(VerticalScroll, can_focus=False):
             if pane.figures.end is None:
                 pane.break_off()
         self._set_baseline()
+        self._rescale()
+
+    @property
+    def baseline(self) -> tuple[RunFigures | None, str]:
+        """What speedups are against: the target's own run, as far as it has come, else one of another time."""
+        return (self.panes["target"].figures, "") if "target" in self._took_part else self._outside
 
     def _set_baseline(self) -> None:
-        baseline = self.panes["target"].figures if "target" in self._took_part else None
+        figures, label = self.baseline
         for name in self._took_part:
-            self.panes[name].set_baseline(baseline)
+            self.panes[name].set_baseline(figures, label)
+
+    def _rescale(self) -> None:
+        self._scaled = monotonic()
+        if not self._scale_is_kept:
+            runs = [self.panes[name].figures for name in self._took_part]
+            self._set_scale(common_scale(runs, self.baseline[0]))
+
+    def _set_scale(self, scale: Scale) -> None:
+        self.scale = scale
+        for pane in self.panes.values():
+            pane.set_scale(scale)
 
     def _follow(self, strategy: str, steps: Sequence[Step]) -> None:
         """Keep the pane at work on the screen where not all fit, unless the user is in a pane."""

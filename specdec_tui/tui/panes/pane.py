@@ -31,7 +31,16 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.tui.commands.table import INSPECT, VIEWS, bindings
 from specdec_tui.tui.figures.charts_view import ChartsView
-from specdec_tui.tui.figures.words import BAD, PaneState, Part, figure_line, fit_groups, status_parts
+from specdec_tui.tui.figures.scale import Scale
+from specdec_tui.tui.figures.words import (
+    BAD,
+    PLAIN_STRATEGIES,
+    PaneState,
+    Part,
+    figure_lines,
+    fit_groups,
+    status_parts,
+)
 from specdec_tui.tui.lines.line_view import LineView
 from specdec_tui.tui.lines.sanitize import visible
 from specdec_tui.tui.panes.find_bar import FindBar
@@ -43,7 +52,7 @@ from specdec_tui.tui.tokens.tree_view import TreeView
 
 # Numbers that change faster than this cannot be read, and painting them takes time from decoding.
 _FIGURES_SECONDS = 0.4
-_SHORT = 5
+_SHORT, _TALL = 5, 12
 _LONGEST_NOTE = 2000
 
 
@@ -74,6 +83,8 @@ class StrategyPane(CursorPane, can_focus=True):
         self.state = PaneState.IDLE
         self._figures = RunFigures()
         self._baseline: RunFigures | None = None
+        self._baseline_label = ""
+        self._scale: Scale | None = None
         self._lossless: Lossless | None = None
         self._max_new_tokens = 0
         self._texts: list[str] = []
@@ -162,7 +173,7 @@ class StrategyPane(CursorPane, can_focus=True):
         """Clear the pane for a new run that may emit so many tokens."""
         self.state = PaneState.WAITING
         self._figures = RunFigures()
-        self._baseline = None
+        self._baseline, self._baseline_label = None, ""
         self._lossless = None
         self._max_new_tokens = max_new_tokens
         self._texts = []
@@ -259,13 +270,23 @@ class StrategyPane(CursorPane, can_focus=True):
                 self.note(lossless.detail, BAD)
         self._repaint_lines()
 
-    def set_baseline(self, figures: RunFigures | None) -> None:
-        """Measure speedup against the target's own run; None: no such run."""
-        self._baseline = figures
+    def set_baseline(self, figures: RunFigures | None, label: str = "") -> None:
+        """Measure speedup against the target's own run, as far as it is; None: no such run.
+
+        `label` says which one it is where it is none of those beside this run.
+        """
+        self._baseline, self._baseline_label = figures, label
         if self.state is PaneState.ENDED:
             self._repaint_lines()
         else:
             self._repaint_lines_soon()
+
+    def set_scale(self, scale: Scale) -> None:
+        """Draw bars and plots on this scale, which is that of all panes."""
+        if scale != self._scale:
+            self._scale = scale
+            if self.view == "charts":
+                self._repaint_lines()
 
     def note(self, text: str, style: str = "") -> None:
         """Say something under the text, in full."""
@@ -282,6 +303,7 @@ class StrategyPane(CursorPane, can_focus=True):
     def watch_view(self, view: str) -> None:
         for name, shown in self._views.items():
             shown.display = name == view
+        self.set_class(view == "charts", "-charts")
         self._rounds_view.sync()
         self._tree_view.sync()
         self.view_changed()
@@ -305,6 +327,7 @@ class StrategyPane(CursorPane, can_focus=True):
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(self.size.height < _SHORT, "-short")
+        self.set_class(self.size.height >= _TALL and self.strategy not in PLAIN_STRATEGIES, "-tall")
         self._repaint_lines()
         if self.has_focus_within:
             self.scroll_visible(animate=False)
@@ -335,7 +358,16 @@ class StrategyPane(CursorPane, can_focus=True):
         is_target = self.strategy == "target"
         # A pane too low for a status line has it in its border.
         short = self.has_class("-short")
-        figures = figure_line(self._figures, self._baseline, is_target, width)
+        in_charts = self.view == "charts"
+        figures = figure_lines(
+            self._figures,
+            self._baseline,
+            is_target,
+            width,
+            label=self._baseline_label,
+            rows=2 if self.has_class("-tall") and not in_charts else 1,
+            beside_gauges=in_charts and not short,
+        )
         status, first = status_parts(self.state, self._figures, self._max_new_tokens, self._lossless, is_target)
         self._figure_line.update(figures, layout=False)
         line = fit_groups(status, max(1, width - 4) if short else width, " · ", first)
@@ -344,5 +376,5 @@ class StrategyPane(CursorPane, can_focus=True):
         if subtitle != self._subtitle:
             self._subtitle = subtitle
             self.border_subtitle = Content.assemble(*subtitle) if subtitle else None
-        if self.view == "charts":
-            self._charts_view.show(self._figures, self._baseline, is_target)
+        if in_charts:
+            self._charts_view.show(self._figures, self._baseline, is_target, self._scale)

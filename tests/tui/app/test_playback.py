@@ -68,13 +68,13 @@ async def test_every_run_is_kept_and_its_trace_shows_the_same_panes() -> None:
         await one_run(pilot)
         (path,) = await kept(pilot)
         await pilot.pause(0.2)
-        live, table = shown(app), [app.table.get_row_at(row) for row in range(app.table.row_count)]
+        live, table = shown(app), [app.table.cells(name) for name in shown(app)]
     replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(read_trace(path)))
     async with replayed.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: replayed.recordings.trace is not None)
         await pilot.pause(0.2)
         assert shown(replayed) == live
-        assert [replayed.table.get_row_at(row) for row in range(replayed.table.row_count)] == table
+        assert [replayed.table.cells(name) for name in shown(replayed)] == table
         assert replayed.header.state == "trace"
         assert "scripted-target" in str(replayed.header.render())
         assert "why blue" in str(replayed.run_line.render()) and "trace" in str(replayed.run_line.render())
@@ -331,8 +331,8 @@ async def test_a_run_that_broke_off_says_so_and_has_its_figures_everywhere(tmp_p
             replayed.action_race("100")
             await until(pilot, lambda: replayed.racing.race is None, "the race is over")
         await pilot.press("escape", "t")
-        row = replayed.table.get_row_at(3)
-        assert str(row[1]) == f"{pane.figures.decode_tokens_per_second:.1f}" and str(row[-2]) == "0.21"
+        row = replayed.table.cells("lookup")
+        assert row["tok/s"] == f"{pane.figures.decode_tokens_per_second:.1f}" and row["prefill s"] == "0.21"
         await pilot.press("H")
         history = replayed.screen.query_one(OptionList)
         await until(pilot, lambda: history.option_count == 1)
@@ -439,11 +439,11 @@ async def test_a_table_opened_during_a_run_compares_finished_strategies_alone() 
         engine.step(26)
         await until(pilot, lambda: app.grid.panes["speculative"].figures.rounds > 0)
         await pilot.press("escape", "t")
-        assert [str(cell) for cell in app.table.get_row_at(1)][1] == "–"
-        assert [str(cell) for cell in app.table.get_row_at(0)][1] != "–"
+        assert app.table.cells("speculative")["tok/s"] == "–"
+        assert app.table.cells("target")["tok/s"] != "–"
         engine.step(10_000)
         await until(pilot, lambda: not app.runs.running)
-        assert [str(cell) for cell in app.table.get_row_at(1)][1] != "–"
+        assert app.table.cells("speculative")["tok/s"] != "–"
 
 
 async def test_a_race_leaves_a_hidden_table_hidden() -> None:

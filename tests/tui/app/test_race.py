@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scripted_engine import ScriptedEngine
 
 from specdec_tui.decoding.figures import RunFigures
-from specdec_tui.decoding.records import Checked, DraftsProposed, Event, RoundVerified, RunEnded, Step
+from specdec_tui.decoding.records import Checked, DraftsProposed, EndReason, Event, RoundVerified, RunEnded, Step
 from specdec_tui.settings import Settings
-from specdec_tui.tui.app.race import SPEEDS, Race, timed
+from specdec_tui.tui.app.race import SPEEDS, Race, finish_words, timed
 
 
 def a_run(schedule: str = "") -> list[Event]:
@@ -78,3 +80,32 @@ def test_speeds_go_in_steps_and_stop_at_both_ends() -> None:
 
 def test_a_race_of_nothing_is_over() -> None:
     assert Race([]).over and Race([]).length == 0
+
+
+def test_who_has_finished_is_known_in_the_order_of_time_and_no_sooner() -> None:
+    race = Race(a_run())
+    ends = {step.strategy: time for time, step in timed(a_run()) if isinstance(step.record, RunEnded)}
+    seen: list[tuple[str, float]] = []
+    while not race.over:
+        race.advance(0.05)
+        assert all(seconds <= race.seconds for _, seconds in race.finished)
+        seen = race.finished
+    assert dict(seen) == ends and [seconds for _, seconds in seen] == sorted(ends.values())
+    assert seen[0][0] == "speculative" and finish_words(seen).startswith("1 speculative ")
+
+
+def test_a_run_that_was_stopped_has_not_finished() -> None:
+    events = [
+        replace(event, record=RunEnded(EndReason.CANCELLED))
+        if isinstance(event, Step) and event.strategy == "lookup" and isinstance(event.record, RunEnded)
+        else event
+        for event in a_run()
+    ]
+    race = Race(events)
+    race.advance(1e9)
+    assert {name for name, _ in race.finished} == {"target", "speculative"}
+
+
+def test_places_are_shared_and_a_disturbed_clock_is_said() -> None:
+    words = finish_words([("a", 1.0), ("b", 1.0), ("c", 2.25)], {"c"})
+    assert words == "1 a 1.00 s · 1 b 1.00 s · 3 c 2.25 s (clock disturbed)"

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from scripted_engine import ScriptedEngine
 
-from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import Event, Step
 from specdec_tui.settings import Settings
 from specdec_tui.traces.format import Trace, new_header
@@ -20,17 +19,15 @@ TRACE = Trace(new_header("why", list(TRACE_EVENTS)), TRACE_EVENTS)
 
 
 class Stage:
-    baseline: RunFigures | None = None
+    disturbed: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.table_is_open = True
         self.shown: list[Event] = []
         self.whole = 0
 
-    def clear_for(self, trace: Trace) -> None:
+    def clear_for(self, trace: Trace, *, keep_scale: bool = False) -> None:
         self.shown = []
-
-    def measure_against(self, baseline: RunFigures | None) -> None: ...
 
     def deliver(self, events: Sequence[Event]) -> None:
         self.shown += events

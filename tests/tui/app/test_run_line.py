@@ -35,6 +35,15 @@ def test_a_race_shows_its_clock() -> None:
     assert shown("why", "", False, "", race).startswith("race 0.5×  0.5 of ")
 
 
+def test_a_race_tells_who_has_finished_and_at_its_end_who_was_when() -> None:
+    race = Race(ScriptedEngine().run("why", Settings(max_new_tokens=12), lambda: False))
+    assert "1 ngram" not in shown("why", "", False, "", race)
+    race.advance(1e9)
+    assert "1 ngram" in shown("why", "", False, "", race)
+    assert shown("why", "", False, "", None, "1 lookup 2.00 s").startswith("race over  1 lookup 2.00 s")
+    assert shown("why", "", True, "", None, "1 lookup 2.00 s") == "› why"
+
+
 def test_a_notice_stands_behind_the_prompt_or_in_its_place_and_is_never_cut() -> None:
     prompt = [Content("› " + "why " * 30)]
     for length in (5, 30, 57, 58, 59, 77, 78, 79, 200):

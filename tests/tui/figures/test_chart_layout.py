@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from specdec_tui.tui.figures.chart_layout import LEAST_CELL_ROWS, Chart, arrange
+from specdec_tui.tui.figures.chart_layout import LEAST_CELL_ROWS, LEAST_PANE_ROWS, Chart, arrange
 
 ALL = tuple(Chart)
 
@@ -24,10 +24,10 @@ def test_rows_too_few_for_a_plot_say_the_rest_in_text() -> None:
 
 def test_two_columns_of_a_120_wide_screen_hold_two_charts_and_two_rows_of_text() -> None:
     places = arrange(57, 12, 3, ALL)
-    assert [chart for chart, _ in places.cells] == [Chart.SPEED, Chart.LENGTHS]
-    assert places.compact == (Chart.LATENCY, Chart.POSITIONS)
+    assert [chart for chart, _ in places.cells] == [Chart.SPEED, Chart.LATENCY]
+    assert places.compact == (Chart.POSITIONS, Chart.LENGTHS)
     (_, left), (_, right) = places.cells
-    assert left.y == right.y == 5 and left.height == right.height == 7
+    assert left.y == right.y == 6 and left.height == right.height == 6
     assert right.x > left.right and right.right == 57
 
 
@@ -41,6 +41,26 @@ def test_a_maximised_pane_holds_all_charts_in_a_square() -> None:
 def test_a_wide_and_low_pane_has_its_charts_side_by_side() -> None:
     places = arrange(196, 12, 3, ALL)
     assert len(places.cells) == 4 and len({region.y for _, region in places.cells}) == 1
+
+
+def test_pictures_come_before_rows_of_text() -> None:
+    for height, rows_of_text in ((9, 0), (10, 1), (11, 2)):
+        places = arrange(57, height, 3, ALL)
+        assert [chart for chart, _ in places.cells] == [Chart.SPEED, Chart.LATENCY]
+        assert len(places.compact) == rows_of_text
+
+
+@pytest.mark.parametrize("height", range(30))
+def test_the_target_has_no_picture_for_which_a_strategy_has_no_room(height: int) -> None:
+    strategy = arrange(57, height, 3, ALL)
+    target = arrange(57, height, 2, (Chart.SPEED, Chart.LATENCY), LEAST_CELL_ROWS + 1)
+    assert bool(target.cells) <= bool(strategy.cells)
+
+
+def test_a_pane_of_the_least_rows_has_a_picture() -> None:
+    chrome = 4  # border, figures, status
+    assert arrange(57, LEAST_PANE_ROWS - chrome, 3, ALL).cells
+    assert not arrange(57, LEAST_PANE_ROWS - chrome - 1, 3, ALL).cells
 
 
 def test_a_run_without_charts_has_its_gauges() -> None:

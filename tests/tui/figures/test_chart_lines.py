@@ -18,7 +18,9 @@ from specdec_tui.tui.figures.chart_lines import (
     gauge,
     gauge_lines,
     padded,
+    percent,
 )
+from specdec_tui.tui.figures.scale import common_scale
 
 FATES = {"a": Status.ACCEPTED, "r": Status.REJECTED, "u": Status.UNVERIFIED}
 
@@ -26,7 +28,7 @@ FATES = {"a": Status.ACCEPTED, "r": Status.REJECTED, "u": Status.UNVERIFIED}
 def run_of(*rounds: tuple[str, float, float], end: bool = False) -> RunFigures:
     """Rounds as (fates of drafts, drafting seconds, verifying seconds)."""
     figures = RunFigures()
-    figures.add(RunStarted("speculative", 3, 2, 99))
+    figures.add(RunStarted("speculative" if any(fates for fates, *_ in rounds) else "target", 3, 2, 99))
     figures.add(PrefillDone(Token(0, Status.SAMPLED, 0), 0.1))
     for index, (fates, drafting, verifying) in enumerate(rounds):
         drafts = tuple(Token(1, FATES[fate], 0) for fate in fates)
@@ -38,6 +40,7 @@ def run_of(*rounds: tuple[str, float, float], end: bool = False) -> RunFigures:
 
 TARGET = run_of(("", 0.0, 0.1), ("", 0.0, 0.1))
 RUN = run_of(("aa", 0.02, 0.08), ("au", 0.02, 0.08), ("ru", 0.02, 0.18))
+SCALE = common_scale([TARGET, RUN], TARGET)
 
 
 def text(line: Line) -> str:
@@ -45,7 +48,7 @@ def text(line: Line) -> str:
 
 
 def gauges(run: RunFigures, baseline: RunFigures | None = TARGET, target: bool = False, width: int = 76) -> list[str]:
-    return [text(line) for line in gauge_lines(run, run.window(), baseline, target, width)]
+    return [text(line) for line in gauge_lines(run, run.window(), baseline, target, width, SCALE)]
 
 
 @pytest.mark.parametrize(
@@ -65,16 +68,48 @@ def test_acceptance_is_low_fair_or_high_in_word_and_colour(alpha: float, word: s
 
 def test_gauges_give_the_run_and_its_window_in_numbers_and_words() -> None:
     acceptance, speedup, speed = gauges(RUN)
-    assert "75 % high" in acceptance and acceptance.endswith("last 3    75 %")
-    # Six tokens in 0.4 s against 10 tokens/s.
-    assert "1.50× faster" in speedup and speedup.endswith("last 3   1.50×")
+    assert "0.75, high" in acceptance and acceptance.endswith("last 3    0.75")
+    # Six tokens in 0.4 s against 10 tokens/s; three rounds are too few to call it faster.
+    assert "1.50×" in speedup and "faster" not in speedup and speedup.endswith("last 3   1.50×")
     assert "15.0" in speed
     assert "┃" in speedup and "█" in acceptance
 
 
+def many(rounds: int, fates: str, drafting: float, verifying: float, other: float = 0.0) -> RunFigures:
+    return run_of(*[(fates, drafting, verifying)] * rounds)
+
+
+def test_the_longer_bar_is_the_faster_run_on_a_scale_that_is_told() -> None:
+    """1.77× once had 12 of 13 cells and 2.03× 9 of them: each on a scale of its own."""
+    target = many(60, "", 0.0, 0.1)
+    slow, fast = many(20, "aa", 0.0, 0.1695), many(20, "aa", 0.0, 0.1478)
+    scale = common_scale([target, slow, fast], target)
+    shown = [gauge_lines(run, run.window(), target, False, 76, scale) for run in (slow, fast)]
+    (_, slow_ratio, slow_speed), (_, fast_ratio, fast_speed) = ([text(line) for line in lines] for lines in shown)
+    assert "1.77×, faster" in slow_ratio and "2.03×, faster" in fast_ratio
+    assert slow_ratio.startswith("speedup 0–3×") and fast_ratio.startswith("speedup 0–3×")
+    # 29 cells: 1.77 / 3 · 29 = 17.1 and 2.03 / 3 · 29 = 19.6, the mark on the tenth.
+    assert slow_ratio.count("█") + 1 == 17 and fast_ratio.count("█") + 1 == 20
+    assert slow_speed.startswith("tok/s 0–25") and fast_speed.startswith("tok/s 0–25")
+    # 17.7 and 20.3 of 25 tokens/s: 20.5 and 23.5 cells; the target's 10 on the twelfth.
+    assert slow_speed.count("█") + 1 in (20, 21) and fast_speed.count("█") + 1 in (23, 24)
+    own = text(gauge_lines(target, target.window(), target, True, 76, scale)[0])
+    assert own.startswith("tok/s 0–25") and own.count("█") == 12
+
+
+def test_a_disturbed_clock_has_an_interval_in_words_and_bar_and_no_good_colour() -> None:
+    target = many(40, "", 0.0, 0.172)
+    run = run_of(*[("ru", 0.0, 0.07), ("", 0.0, 0.058), ("aa", 0.0, 0.07), ("", 0.0, 0.058)] * 6)
+    scale = common_scale([target, run], target)
+    line = gauge_lines(run, run.window(), target, False, 76, scale)[1]
+    said = text(line)
+    assert "clock disturbed" in said and "faster" not in said and "▒" in said and "–" in said.split("×")[1]
+    assert Ink.GOOD not in {ink for _, ink in line}
+
+
 def test_a_slower_run_says_so() -> None:
     slow = run_of(("ru", 0.2, 0.2))
-    assert "0.25× slower" in gauges(slow)[1]
+    assert "0.25×, slower" in gauges(slow)[1]
 
 
 @pytest.mark.parametrize("seconds", [0.0, 5e-324, 1e-12, 1e6])
@@ -84,10 +119,11 @@ def test_rounds_without_measurable_time_or_without_tokens_are_survived(seconds: 
     bare.add(RoundVerified(0, (Token(1, Status.REJECTED, 0),), None, seconds, seconds, seconds))
     for figures in (bare, run_of(("aa", seconds, seconds), ("ru", seconds, seconds))):
         for baseline in (TARGET, figures):
-            assert gauge_lines(figures, figures.window(), baseline, False, 60)
+            scale = common_scale([figures, baseline], baseline)
+            assert gauge_lines(figures, figures.window(), baseline, False, 60, scale)
         for chart in Chart:
-            full_chart(chart, figures, figures.window(), TARGET, 60, 12)
-            compact_chart(chart, figures, 60)
+            full_chart(chart, figures, figures.window(), TARGET, 60, 12, scale)
+            compact_chart(chart, figures, TARGET, 60, scale)
         assert all(0 <= speed < 1e10 for _, speed in figures.course.speeds(40))
 
 
@@ -106,7 +142,7 @@ def test_columns_of_the_gauges_stand_under_each_other(width: int) -> None:
     assert len({len(line) for line in lines}) == 1
     if width >= 45:
         assert all(len(line) <= width for line in lines)
-        assert lines[0].index("high") == lines[1].index("faster")
+        assert lines[0].index("0.75") == lines[1].index("1.50×")
 
 
 def test_a_line_is_padded_or_cut_to_its_width() -> None:
@@ -125,20 +161,20 @@ def test_bars_are_as_long_as_their_share() -> None:
 
 
 def test_the_histogram_counts_rounds_by_their_accepted_drafts() -> None:
-    lines = [text(line) for line in full_chart(Chart.LENGTHS, RUN, RUN.window(), None, 50, 8)]
+    lines = [text(line) for line in full_chart(Chart.LENGTHS, RUN, RUN.window(), None, 50, 8, SCALE)]
     assert lines[0].startswith("accepted, rounds with drafts") and lines[0].endswith("last 3")
     assert [line.split()[0] for line in lines[1:]] == ["0", "1", "2"]
     assert all(line.count("33 %") == 2 for line in lines[1:])
 
 
 def test_acceptance_by_position_counts_judged_drafts_alone() -> None:
-    lines = [text(line) for line in full_chart(Chart.POSITIONS, RUN, RUN.window(), None, 50, 8)]
-    assert lines[1].strip().startswith("1 ") and "67 %" in lines[1]
-    assert lines[2].strip().startswith("2 ") and "100 %" in lines[2]
+    lines = [text(line) for line in full_chart(Chart.POSITIONS, RUN, RUN.window(), None, 50, 8, SCALE)]
+    assert lines[1].strip().startswith("1 ") and "0.67" in lines[1]
+    assert lines[2].strip().startswith("2 ") and "1.00" in lines[2]
 
 
 def test_latencies_are_given_round_by_round_with_the_means_of_window_and_run() -> None:
-    lines = [text(line) for line in full_chart(Chart.LATENCY, RUN, RUN.window(), None, 60, 9)]
+    lines = [text(line) for line in full_chart(Chart.LATENCY, RUN, RUN.window(), None, 60, 9, SCALE)]
     assert [line.split()[0] for line in lines[1:4]] == ["1", "2", "3"]
     assert lines[3].split()[-2:] == ["20.0", "180.0"]
     assert lines[4].split()[:2] == ["last", "3"] and lines[4].split()[-2:] == ["20.0", "113.3"]
@@ -148,36 +184,36 @@ def test_latencies_are_given_round_by_round_with_the_means_of_window_and_run() -
 
 def test_no_more_than_ten_rounds_are_drawn() -> None:
     run = run_of(*[("aa", 0.01, 0.02)] * 30)
-    lines = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), None, 60, 40)]
+    lines = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), None, 60, 40, SCALE)]
     assert len(lines) == 1 + 10 + 2
     assert lines[1].split()[0] == "21" and lines[10].split()[0] == "30"
 
 
 def test_too_many_rows_are_left_out_and_counted() -> None:
     rows = [(str(i), 0.5, 0.5, Ink.RUN) for i in range(9)]
-    lines = [text(line).strip() for line in bar_rows(("title",), rows, "last 9", 40, 6)]
+    lines = [text(line).strip() for line in bar_rows(("title",), rows, "last 9", 40, 6, percent)]
     assert len(lines) == 6
     assert lines[-2].startswith("3 ") and lines[-1] == "… 5 more"
 
 
 def test_a_row_of_text_says_what_a_chart_would() -> None:
-    assert text(compact_chart(Chart.LENGTHS, RUN, 76)) == "accepted    0: 33 %  1: 33 %  2: 33 %  "
-    assert text(compact_chart(Chart.POSITIONS, RUN, 76)) == "by position 1: 67 %  2: 100 %  "
-    assert text(compact_chart(Chart.LATENCY, RUN, 76)) == "ms, last 3  draft 20.0 ▁▁▁  verify 113.3 ▄▄█"
-    assert "draft" not in text(compact_chart(Chart.LATENCY, TARGET, 76))
+    assert text(compact_chart(Chart.LENGTHS, RUN, None, 76, SCALE)) == "accepted     0: 33 %  1: 33 %  2: 33 %  "
+    assert text(compact_chart(Chart.POSITIONS, RUN, None, 76, SCALE)) == "by position  1: 0.67  2: 1.00  "
+    assert text(compact_chart(Chart.LATENCY, RUN, None, 76, SCALE)) == "ms, last 3   draft 20.0 ▁▁▁  verify 113.3 ▄▄█"
+    assert "draft" not in text(compact_chart(Chart.LATENCY, TARGET, None, 76, SCALE))
 
 
 @pytest.mark.parametrize("chart", [Chart.LENGTHS, Chart.POSITIONS, Chart.LATENCY])
 @pytest.mark.parametrize("width", [30, 40, 57, 76])
 def test_a_row_of_text_fits_its_width(chart: Chart, width: int) -> None:
     run = run_of(*[("a" * 15 + "r", 0.01, 0.02)] * 30)
-    assert cells(compact_chart(chart, run, width)) <= width
+    assert cells(compact_chart(chart, run, None, width, SCALE)) <= width
 
 
 def test_numbers_are_never_cut_where_a_pane_is_narrow() -> None:
     run = run_of(("aa", 0.0483, 0.1013), ("ar", 0.0483, 0.1013))
     for width in range(30, 60):
-        line = text(compact_chart(Chart.LATENCY, run, width))
+        line = text(compact_chart(Chart.LATENCY, run, None, width, SCALE))
         assert len(line.rstrip()) <= width and "verify 101.3 " in line + " ", line
     for width in range(22, 60):
         assert "no drafts to judge" in " ".join(gauges(TARGET, None, True, width))
@@ -189,9 +225,9 @@ def test_numbers_are_never_cut_where_a_pane_is_narrow() -> None:
 @pytest.mark.parametrize("height", [0, 1, 2, 9])
 def test_charts_survive_every_size_and_empty_runs(chart: Chart, width: int, height: int) -> None:
     for run in (RunFigures(), TARGET, RUN, run_of(("a", 0.0, 0.0))):
-        lines = full_chart(chart, run, run.window(), TARGET, width, height)
+        lines = full_chart(chart, run, run.window(), TARGET, width, height, SCALE)
         assert len(lines) <= max(height, 1)
-        compact_chart(chart, run, width)
+        compact_chart(chart, run, None, width, SCALE)
         assert all(cells(padded(line, width)) == width for line in lines)
 
 
@@ -204,3 +240,43 @@ def test_only_charts_that_apply_are_drawn() -> None:
 def test_milliseconds_keep_three_figures() -> None:
     assert all(len(ms_text(10.0**power)) <= 7 for power in range(-9, 7))
     assert [ms_text(s) for s in (0.0, 0.00012, 0.0123, 0.456, 12.3456)] == ["0.00", "0.12", "12.3", "456.0", "12346"]
+
+
+def test_the_targets_own_step_is_a_line_across_the_bars_of_rounds() -> None:
+    run = many(20, "aa", 0.02, 0.12)
+    scale = common_scale([TARGET, run], TARGET)
+    assert scale.round_seconds == pytest.approx(0.25)  # 1.5 · 140 ms, as a round number
+    lines = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), TARGET, 80, 9, scale)]
+    assert "bars 0–250" in lines[0] and "┃ target's step 100.0" in lines[0]
+    room = 80 - len("last 20 ") - 15
+    places = {line.index("┃") - len("last 20 ") for line in lines[1:]}
+    assert places == {round(100 / 250 * room)}
+    assert all(line.count("▒") + line.count("█") + 1 == round(140 / 250 * room) for line in lines[1:])
+    narrow = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), TARGET, 27, 9, scale)]
+    assert narrow[0].startswith("▒draft █verify ┃target") and narrow[1].endswith("140.0") and "┃" in narrow[1]
+    assert "target's step 100.0" in text(compact_chart(Chart.LATENCY, run, TARGET, 76, scale))
+
+
+def test_a_round_longer_than_the_scale_says_so_and_flattens_no_other() -> None:
+    run = run_of(*[("aa", 0.0, 0.1)] * 30, ("aa", 0.0, 5.0), ("aa", 0.0, 0.1))
+    scale = common_scale([TARGET, run], TARGET)
+    lines = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), None, 60, 9, scale)]
+    hiccup = next(line for line in lines if "5000" in line)
+    assert "▸" in hiccup and sum("▸" in line for line in lines) == 1
+    assert next(line for line in lines if line.endswith(" 100.0")).count("█") > 8
+
+
+def test_an_acceptance_rate_has_one_form_everywhere() -> None:
+    shown = [
+        *gauges(RUN)[:1],
+        *(text(line) for line in full_chart(Chart.POSITIONS, RUN, RUN.window(), None, 60, 9, SCALE)),
+    ]
+    shown.append(text(compact_chart(Chart.POSITIONS, RUN, None, 76, SCALE)))
+    assert not any("%" in line for line in shown) and "0.75" in shown[0]
+
+
+def test_bars_of_shares_are_on_one_scale_in_all_panes() -> None:
+    """A share of one third once filled its bar where it was the largest."""
+    lines = [text(line) for line in full_chart(Chart.LENGTHS, RUN, RUN.window(), None, 58, 8, SCALE)]
+    room = 58 - 2 - 1 - 7 - 8
+    assert all(line.count("█") in (room // 3, room // 3 + 1) for line in lines[1:])

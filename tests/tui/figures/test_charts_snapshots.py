@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 from widget_data import run_steps
 
 from specdec_tui.decoding.records import DraftsProposed, EndReason, Lossless, LosslessStatus, RunEnded
+from specdec_tui.tui.figures.scale import common_scale
 from specdec_tui.tui.panes.pane import StrategyPane
 
 
@@ -32,6 +33,9 @@ def filled(app: PanesApp) -> Callable[[Pilot[None]], Awaitable[None]]:
         ngram.feed(slow[: proposed[-9] + 1])
         ended = RunEnded(EndReason.CANCELLED)
         lookup.feed(run_steps("lookup", PIECES[:20], alpha=0.6, seed=5, end=ended, max_new_tokens=len(PIECES)))
+        scale = common_scale([pane.figures for pane in app.panes], target.figures)
+        for pane in app.panes:
+            pane.set_scale(scale)
         speculative.checked(Lossless(LosslessStatus.IDENTICAL))
         for _ in range(300):
             await pilot.pause(0.02)

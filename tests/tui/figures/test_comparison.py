@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from widget_data import HostApp, painted, run_steps, words_of
+import re
+from dataclasses import replace
 
-from specdec_tui.decoding.figures import RunFigures
-from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus, RunEnded, Step
-from specdec_tui.tui.figures.comparison import COLUMNS, ComparisonTable
+import pytest
+from rich.cells import cell_len
+from textual.color import Color
+from widget_data import HostApp, painted, run_steps, strips_of, words_of
 
-TEXT = words_of("a b c d e f g h i j k l m n o p q r s t u v w x y z")
+from specdec_tui.decoding.figures import RunFigures, prediction
+from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus, PrefillDone, RunEnded, Step
+from specdec_tui.tui.app.themes import TOKEN_DEFAULTS
+from specdec_tui.tui.figures.comparison import COLUMNS, ComparisonTable, Row
+
+TEXT = words_of("a b c d e f g h i j k l m n o p q r s t u v w x y z" * 4)
 
 
 def figures(steps: list[Step]) -> RunFigures:
@@ -26,35 +33,61 @@ ROWS = [
 ]
 
 
-def cells(table: ComparisonTable, row: int) -> dict[str, str]:
-    return dict(zip(COLUMNS, (cell.plain.strip() for cell in table.get_row_at(row)), strict=True))
-
-
 async def test_every_strategy_has_its_figures_and_the_fastest_a_star() -> None:
     table = ComparisonTable()
     async with HostApp(table, columns="-one").run_test(size=(160, 10)):
         table.show(ROWS)
-        target, fast, slow, other = (cells(table, row) for row in range(4))
+        target, fast, slow, other = (table.cells(name) for name, *_ in ROWS)
         assert target["speedup"] == "1.00×"
         assert target["lossless"] == "the reference"
         assert fast["strategy"] == "★ speculative"
         assert fast["lossless"] == "✓ identical to target"
-        assert slow["speedup"].endswith("slower")
+        assert slow["speedup"].endswith("×, slower")
         assert slow["lossless"] == "≈ 2 near-ties (max gap 0.31)"
         assert other["lossless"] == "✗ DIFFERENT from token 17"
-        assert sum("★" in cells(table, row)["strategy"] for row in range(4)) == 1
-        run = ROWS[1][1]
+        assert sum("★" in table.cells(name)["strategy"] for name, *_ in ROWS) == 1
+        base, run = ROWS[0][1], ROWS[1][1]
         assert fast["drafted"] == str(run.drafted)
         assert fast["accepted"] == str(run.accepted)
         assert fast["wasted"] == f"{run.wasted_rate:.0%}"
         assert fast["prefill s"] == "0.21"
+        # Beside the measured speedup the predicted one, and what it comes from.
+        assert fast["predicted"] == f"{prediction(run, base):.2f}×"
+        assert fast["c"] == f"{0.008 / 0.061:.2f}" and fast["v"] == "1.00"
+        assert (target["predicted"], target["c"], target["v"]) == ("–", "–", "–")
 
 
 async def test_nothing_faster_than_the_target_means_no_star() -> None:
     table = ComparisonTable()
     async with HostApp(table, columns="-one").run_test(size=(160, 10)):
         table.show([ROWS[0], ROWS[2]])
-        assert all("★" not in cells(table, row)["strategy"] for row in range(2))
+        assert not any("★" in line for line in painted(table))
+
+
+DISTURBED = [
+    ("target", figures(run_steps("target", TEXT, gamma=0, round_seconds=0.171)), Lossless(LosslessStatus.IDENTICAL)),
+    ("lookup", figures(run_steps("lookup", TEXT, alpha=0.2, round_seconds=0.057)), Lossless(LosslessStatus.IDENTICAL)),
+    ("ngram", figures(run_steps("ngram", TEXT, alpha=0.8, round_seconds=0.171)), Lossless(LosslessStatus.IDENTICAL)),
+]
+
+
+async def test_an_impossible_speedup_has_neither_star_nor_green_but_an_interval_and_the_reason() -> None:
+    table = ComparisonTable()
+    async with HostApp(table, columns="-one").run_test(size=(160, 10)) as pilot:
+        table.show(DISTURBED)
+        await pilot.pause()
+        lookup, ngram = table.cells("lookup"), table.cells("ngram")
+        assert "★" not in lookup["strategy"] and ngram["strategy"] == "★ ngram"
+        assert re.fullmatch(r"[\d.]+–[\d.]+×, disturbed", lookup["speedup"])
+        foot = painted(table)[4]
+        assert "clock disturbed, r repeats · lookup: " in foot and "ms" in foot
+        row = next(index for index, line in enumerate(painted(table)) if "lookup" in line)
+        speed = next(segment for segment in strips_of(table)[row] if "disturbed" in segment.text)
+        good = Color.parse(TOKEN_DEFAULTS["token-accepted"])
+        assert speed.style is not None and speed.style.color is not None
+        assert tuple(speed.style.color.get_truecolor()) != good.rgb
+        table.show([DISTURBED[0], DISTURBED[1]])
+        assert not any("★" in line for line in painted(table))
 
 
 async def test_runs_without_figures_show_dashes() -> None:
@@ -63,23 +96,76 @@ async def test_runs_without_figures_show_dashes() -> None:
         failed = RunFigures()
         failed.add(RunEnded(EndReason.ERROR, "out of memory"))
         table.show([("speculative", failed, None), ("lookup", RunFigures(), None)])
-        assert cells(table, 0)["tok/s"] == "–"
-        assert cells(table, 0)["speedup"] == "–"
-        assert cells(table, 0)["lossless"] == "failed"
-        assert cells(table, 1)["lossless"] == "not checked"
+        assert table.cells("speculative")["tok/s"] == "–"
+        assert table.cells("speculative")["speedup"] == "–"
+        assert table.cells("speculative")["lossless"] == "failed"
+        assert table.cells("lookup")["lossless"] == "not checked"
 
 
-async def test_eighty_columns_show_speed_and_verdict_and_scroll_to_the_rest() -> None:
+@pytest.mark.parametrize("rows", [ROWS, DISTURBED], ids=["steady", "disturbed"])
+@pytest.mark.parametrize("width", [1, 9, 30, *range(56, 210, 7), 80, 120, 200])
+async def test_the_table_fits_its_width_and_cuts_no_column(rows: list[Row], width: int) -> None:
     table = ComparisonTable()
-    async with HostApp(table, columns="-one").run_test(size=(80, 10)) as pilot:
-        table.show(ROWS)
+    async with HostApp(table, columns="-one").run_test(size=(width, 12)) as pilot:
+        table.show(rows)
         await pilot.pause()
-        top = painted(table)[0]
-        assert all(column in top for column in ("strategy", "tok/s", "speedup", "α", "τ", "lossless"))
-        table.scroll_to(x=table.max_scroll_x, animate=False)
+        heading, *lines = painted(table)[: 1 + len(rows)]
+        if width >= 30:
+            assert table.max_scroll_x == 0 and all(cell_len(line) <= width for line in (heading, *lines))
+        shown = [column.title for column in COLUMNS if f" {column.title} " in f"{heading} "]
+        if width >= 56:
+            wanted = ["strategy", "tok/s", "speedup", "α", "τ"]
+            assert [title for title in shown if title in wanted] == wanted
+            left_out = len(COLUMNS) - len(shown)
+            assert (f"+{left_out}" in heading) == bool(left_out)
+            for (name, *_), line in zip(rows, lines, strict=True):
+                whole = table.cells(name)
+                for title in set(shown) - {"lossless"}:
+                    assert whole[title] in line
+                if "lossless" in shown and name != "target":
+                    assert whole["lossless"][:11].rstrip() in line
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (60, ["strategy", "tok/s", "speedup", "predicted", "α", "τ"]),
+        (80, ["strategy", "tok/s", "speedup", "predicted", "α", "τ", "lossless"]),
+        (120, ["strategy", "tok/s", "speedup", "predicted", "α", "τ", "c", "v", "lossless", "drafted"]),
+        (200, [column.title for column in COLUMNS]),
+    ],
+)
+async def test_columns_have_room_by_their_importance(width: int, columns: list[str]) -> None:
+    table = ComparisonTable()
+    async with HostApp(table, columns="-one").run_test(size=(width, 12)) as pilot:
+        table.show(ROWS[:3])
         await pilot.pause()
-        assert painted(table)[0].startswith(" strategy")
+        heading = painted(table)[0]
+        assert heading.replace("draft / verify / other", "draft/verify/other").replace(
+            "prefill s", "prefill_s"
+        ).split()[: len(columns)] == [title.replace(" / ", "/").replace(" s", "_s") for title in columns]
+        await pilot.resize_terminal(200, 12)
+        await pilot.pause()
         assert "draft / verify / other" in painted(table)[0]
+
+
+async def test_a_baseline_that_recomputes_or_is_of_another_time_is_said_below() -> None:
+    table = ComparisonTable()
+    recomputing = RunFigures()
+    for step in run_steps("target", TEXT, gamma=0):
+        record = step.record
+        recomputing.add(replace(record, recomputes=True) if isinstance(record, PrefillDone) else record)
+    async with HostApp(table, columns="-one").run_test(size=(120, 12)) as pilot:
+        table.show([("target", recomputing, None), ROWS[1]])
+        await pilot.pause()
+        assert "target recomputes its whole text" in painted(table)[3]
+        table.show([ROWS[1]], ROWS[0][1], "target of 17:31")
+        await pilot.pause()
+        assert "speedups vs. target of 17:31" in painted(table)[2]
+        assert table.cells("speculative")["speedup"].endswith("×")
+        table.show(ROWS, ROWS[0][1])
+        await pilot.pause()
+        assert len([line for line in painted(table) if line]) == 5
 
 
 async def test_hostile_names_are_shown_as_they_are() -> None:
@@ -95,17 +181,22 @@ async def test_a_new_theme_recolours_the_table() -> None:
     app = HostApp(table, columns="-one")
     async with app.run_test(size=(120, 10)) as pilot:
         table.show(ROWS)
-        before = table.get_row_at(1)[0].style
+        await pilot.pause()
+
+        def star() -> object:
+            return next(part.style for part in strips_of(table)[2] if "★" in part.text)
+
+        before = star()
         app.theme = "specdec-light"
         await pilot.pause()
-        assert table.get_row_at(1)[0].style != before
+        assert star() != before
 
 
 async def test_a_target_without_a_measured_speed_has_no_ratio() -> None:
     table = ComparisonTable()
     async with HostApp(table, columns="-one").run_test(size=(160, 10)):
         table.show([("target", figures([Step("target", RunEnded(EndReason.CANCELLED))]), None)])
-        assert cells(table, 0)["speedup"] == "–"
+        assert table.cells("target")["speedup"] == "–"
 
 
 async def test_the_drafters_own_run_is_fastest_and_gets_no_star() -> None:
@@ -113,6 +204,7 @@ async def test_the_drafters_own_run_is_fastest_and_gets_no_star() -> None:
     fast = figures(run_steps("drafter", TEXT, alpha=1.0))
     async with HostApp(table, columns="-one").run_test(size=(160, 10)):
         table.show([ROWS[0], ("drafter", fast, None), ROWS[2]])
-        assert not any("★" in cells(table, row)["strategy"] for row in range(3))
+        assert not any("★" in line for line in painted(table))
         table.show([ROWS[0], ("drafter", fast, None), ROWS[1]])
-        assert [cells(table, row)["strategy"].startswith("★") for row in range(3)] == [False, False, True]
+        stars = [table.cells(name)["strategy"].startswith("★") for name in ("target", "drafter", "speculative")]
+        assert stars == [False, False, True]

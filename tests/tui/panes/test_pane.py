@@ -26,7 +26,7 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
-from specdec_tui.tui.figures.words import figure_line, sparkline
+from specdec_tui.tui.figures.words import figure_lines, sparkline
 from specdec_tui.tui.panes.pane import StrategyPane
 
 PIECES = words_of(STORY)
@@ -42,7 +42,7 @@ def status(pane: StrategyPane) -> str:
 
 
 def figure_text(pane: StrategyPane) -> str:
-    return painted(pane.query_one(".figures"))[0].strip()
+    return "\n".join(line.strip() for line in painted(pane.query_one(".figures"))).strip()
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
@@ -142,7 +142,7 @@ async def test_speed_is_set_against_the_targets_own_run() -> None:
         slow.feed(run_steps("ngram", PIECES, alpha=0.0))
         for pane in (target, fast, slow):
             pane.set_baseline(target.figures)
-        await until(pilot, lambda: "slower than target" in figure_text(slow))
+        await until(pilot, lambda: "×, slower" in figure_text(slow))
         assert "16.4 tok/s  baseline" in figure_text(target)
         assert "2.15×" in figure_text(fast)
         assert "slower" not in figure_text(fast)
@@ -343,6 +343,6 @@ def test_a_slow_run_is_called_slower_at_any_width(width: int) -> None:
         figures.add(RunStarted("x", 3, 4, 99))
         drafts = () if figures is target else (Token(1, Status.REJECTED, 1),)
         figures.add(RoundVerified(0, drafts, Token(2, Status.SAMPLED, 1), 0.0, seconds, 0.0))
-    line = figure_line(slow, target, False, width).plain
+    line = figure_lines(slow, target, False, width).plain
     assert cell_len(line) <= max(width, 10)
-    assert "0.94× slower" in line or width < 24
+    assert "0.94×, slower" in line or width < 25

@@ -1,0 +1,50 @@
+"""One scale for the bars and plots of all panes that are compared, so that the longer bar is the faster run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil, floor, log10
+
+from specdec_tui.decoding.course import LEAST_SECONDS
+from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.tui.figures.standing import standing
+
+_ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What a full bar or an axis stands for; 0 where nothing was measured yet."""
+
+    speedup: float = 2.0
+    speed: float = 0.0
+    """Tokens/s of a run."""
+    peak: float = 0.0
+    """Tokens/s at any time of a run."""
+    seconds: float = 0.0
+    """Decode seconds of a run."""
+    round_seconds: float = 0.0
+    """A round: half as much again as the slowest run's mean, so that one slow round does not flatten all others."""
+
+
+def common_scale(runs: Iterable[RunFigures], baseline: RunFigures | None) -> Scale:
+    """Round numbers, so that all panes are drawn anew only now and then while runs go on."""
+    runs = [run for run in runs if run.rounds]
+    found = [standing(run, baseline) for run in runs]
+    rates = [run.decode_tokens_per_second or 0.0 for run in runs]
+    return Scale(
+        float(max(2, *(ceil(one.top) for one in found if one is not None), 2)),
+        round_number(max(rates, default=0.0)),
+        round_number(max((run.course.peak for run in runs), default=0.0)),
+        round_number(max((run.decode_seconds for run in runs), default=0.0)),
+        round_number(1.5 * max((run.decode_seconds / run.rounds for run in runs), default=0.0)),
+    )
+
+
+def round_number(least: float) -> float:
+    """The smallest of 1, 1.2, 1.5, 2 … 8 times a power of ten that is no less; 0 of nothing."""
+    if least < LEAST_SECONDS:
+        return 0.0
+    power = 10.0 ** floor(log10(least))
+    return next(step * power for step in _ROUND if step * power >= least * (1 - 1e-9))

@@ -1,0 +1,47 @@
+"""One scale for all panes."""
+
+from __future__ import annotations
+
+import pytest
+from widget_data import run_steps
+
+from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.tui.figures.scale import Scale, common_scale, round_number
+
+TEXT = ["x"] * 90
+
+
+def run(strategy: str, **settings: float) -> RunFigures:
+    found = RunFigures()
+    for step in run_steps(strategy, TEXT, **({"gamma": 0} if strategy == "target" else {}), **settings):  # type: ignore[arg-type]
+        found.add(step.record)
+    return found
+
+
+def test_nothing_is_outside_the_scale_of_all_runs() -> None:
+    target, fast, slow = run("target"), run("speculative", alpha=0.9), run("ngram", alpha=0.1)
+    scale = common_scale([target, fast, slow], target)
+    for one in (target, fast, slow):
+        assert (one.decode_tokens_per_second or 0) <= scale.speed
+        assert one.decode_seconds <= scale.seconds
+        assert one.decode_seconds / one.rounds <= scale.round_seconds
+        for points in (3, 20, 500):
+            assert all(x <= scale.seconds and y <= scale.peak for x, y in one.course.speeds(points))
+    assert scale.speedup == 3
+
+
+def test_runs_that_have_not_begun_leave_it_empty() -> None:
+    assert common_scale([RunFigures()], None) == Scale()
+    assert common_scale([], None) == Scale()
+
+
+@pytest.mark.parametrize(
+    ("least", "expected"),
+    [(0.0, 0.0), (5e-324, 0.0), (1.0, 1.0), (1.01, 1.2), (8.1, 10.0), (99.0, 100.0), (0.031, 0.04), (2500.0, 2500.0)],
+)
+def test_ends_of_scales_are_round_numbers_that_are_no_less(least: float, expected: float) -> None:
+    assert round_number(least) == pytest.approx(expected)
+
+
+def test_a_run_that_grows_a_little_keeps_its_scale() -> None:
+    assert len({round_number(value / 10) for value in range(200, 400)}) == 4

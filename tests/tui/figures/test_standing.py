@@ -1,0 +1,80 @@
+"""What may be said of a speedup: good only where clock and tokens allow it."""
+
+from __future__ import annotations
+
+import pytest
+from widget_data import run_steps
+
+from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.records import PrefillDone, RoundVerified, RunStarted, Status, Token
+from specdec_tui.tui.figures.standing import Verdict, interval_text, standing
+
+TEXT = ["x"] * 120
+
+
+def run_of(strategy: str, rounds: int, step: float, *, accepted: int = 0, drafts: int = 0) -> RunFigures:
+    """Rounds alike; a round without drafts after each that has some."""
+    found = RunFigures()
+    found.add(RunStarted(strategy, 3, max(1, drafts), 999))
+    found.add(PrefillDone(Token(0, Status.SAMPLED, 0), 0.1))
+    for index in range(rounds):
+        fates = [Status.ACCEPTED] * accepted + [Status.REJECTED] * (drafts > accepted)
+        own = tuple(Token(1, fate, 0) for fate in fates) if index % 2 else ()
+        found.add(RoundVerified(index, own, Token(2, Status.SAMPLED, 0), 0.0, step, 0.0))
+    return found
+
+
+TARGET = run_of("target", 80, 0.1)
+
+
+def test_a_run_that_is_faster_in_every_way_is_called_faster() -> None:
+    run = RunFigures()
+    for step in run_steps("speculative", TEXT, alpha=0.9):
+        run.add(step.record)
+    target = RunFigures()
+    for step in run_steps("target", TEXT, gamma=0):
+        target.add(step.record)
+    found = standing(run, target)
+    assert found is not None and found.verdict is Verdict.FASTER
+    assert found.text == f"{speedup(target, run):.2f}×"
+
+
+def test_an_impossible_speedup_is_disturbed_and_shown_as_its_interval() -> None:
+    """One-token passes of 172 ms in the target and of 58 ms in the run: 2.9× at 1 token a pass."""
+    found = standing(run_of("lookup", 80, 0.058, drafts=1), run_of("target", 80, 0.172))
+    assert found is not None and found.ratio > 2.9
+    assert found.verdict is Verdict.DISTURBED and "58 ms" in found.reason
+    assert found.text == interval_text(found.low or 0, found.high or 0) and found.low == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("percent", range(1, 60, 3))
+def test_a_speedup_above_the_tokens_of_a_pass_is_never_called_faster(percent: int) -> None:
+    for accepted in (0, 1):
+        run = run_of("lookup", 80, 0.1 / (1 + percent / 100), accepted=accepted, drafts=1)
+        found = standing(run, TARGET)
+        assert found is not None and run.tokens_per_target_call is not None
+        if found.ratio > run.tokens_per_target_call:
+            assert found.verdict is not Verdict.FASTER
+
+
+def test_too_few_rounds_are_called_nothing_but_slower() -> None:
+    found = standing(run_of("lookup", 4, 0.1, accepted=1, drafts=1), TARGET)
+    assert found is not None and (found.verdict, found.text) == (Verdict.OPEN, "1.50×")
+    slow = standing(run_of("lookup", 4, 0.2), TARGET)
+    assert slow is not None and slow.verdict is Verdict.SLOWER
+
+
+def test_about_equal_is_neither_faster_nor_slower() -> None:
+    found = standing(run_of("lookup", 80, 0.1), TARGET)
+    assert found is not None and found.verdict is Verdict.OPEN
+
+
+def test_without_a_baseline_or_its_rounds_there_is_no_standing() -> None:
+    assert standing(TARGET, None) is None
+    assert standing(TARGET, RunFigures()) is None
+    assert standing(RunFigures(), TARGET) is None
+
+
+def test_the_ends_of_an_interval_can_be_told_apart() -> None:
+    assert interval_text(0.9, 2.04) == "0.9–2.0×"
+    assert interval_text(0.97, 1.03) == "0.97–1.03×" and interval_text(1.01, 1.04) == "1.01–1.04×"

@@ -1,0 +1,102 @@
+"""What a pane says of its run's speed, and of what it should have been."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from test_pane import PIECES, figure_text, status
+from widget_data import HostApp, run_steps
+
+from specdec_tui.decoding.figures import RunFigures, prediction, remainder, tokens_expected
+from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus, PrefillDone, RunEnded
+from specdec_tui.tui.figures.standing import standing
+from specdec_tui.tui.panes.pane import StrategyPane
+
+
+async def test_a_stopped_run_says_once_that_it_stopped() -> None:
+    """It once said: stopped · stopped, not checked."""
+    pane = StrategyPane(2, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(100, 20)) as pilot:
+        pane.feed(run_steps("speculative", PIECES, end=RunEnded(EndReason.CANCELLED)))
+        pane.checked(Lossless(LosslessStatus.NOT_APPLICABLE, detail="stopped, not checked"))
+        await pilot.pause()
+        assert status(pane).count("stopped") == 1 and "stopped, not checked" in status(pane)
+
+
+def run_of(strategy: str, **settings: Any) -> RunFigures:
+    found = RunFigures()
+    for step in run_steps(strategy, PIECES, **settings):
+        found.add(step.record)
+    return found
+
+
+async def test_a_pane_with_room_says_what_was_to_be_expected_and_how_far_off_it_is() -> None:
+    target = run_of("target", gamma=0)
+    pane = StrategyPane(3, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(60, 20)) as pilot:
+        pane.feed(run_steps("speculative", PIECES))
+        pane.set_baseline(target)
+        await pilot.pause()
+        first, second = figure_text(pane).split("\n")
+        expected, off = prediction(pane.figures, target), remainder(pane.figures, target)
+        assert expected is not None and off is not None
+        assert abs(off) < 0.005 and f"predicted {expected:.2f}×  measured ±0 %" in second
+        assert "c 0.13  v 1.00" in second and "predicted" not in first
+        await pilot.resize_terminal(120, 20)
+        await pilot.pause()
+        # By hand: 0.061 s a step of the target, 0.093 s a full round and a drafting time of 8 ms each.
+        tokens = tokens_expected(pane.figures)
+        assert tokens is not None
+        steps = tokens / expected
+        assert f"{tokens:.2f} tok/round ÷ {steps:.2f} target steps = {expected:.2f}×" in figure_text(pane)
+        mean = pane.figures.decode_seconds / pane.figures.rounds
+        assert steps == pytest.approx(mean / 0.061, rel=0.01)
+        await pilot.resize_terminal(90, 9)
+        await pilot.pause()
+        assert "\n" not in figure_text(pane) and "predicted" in figure_text(pane)
+
+
+async def test_a_disturbed_clock_is_said_in_the_place_of_a_ratio() -> None:
+    pane = StrategyPane(5, "lookup")
+    async with HostApp(pane, columns="-one").run_test(size=(58, 9)) as pilot:
+        pane.feed(run_steps("lookup", PIECES, alpha=0.2, round_seconds=0.057))
+        pane.set_baseline(run_of("target", gamma=0, round_seconds=0.171))
+        await pilot.pause()
+        found = standing(pane.figures, run_of("target", gamma=0, round_seconds=0.171))
+        assert found is not None and found.is_disturbed
+        assert f"clock disturbed {found.text}" in figure_text(pane) and f"{found.ratio:.2f}×" not in figure_text(pane)
+        await pilot.resize_terminal(100, 20)
+        await pilot.pause()
+        assert "r repeats" in figure_text(pane)
+
+
+@pytest.mark.parametrize("width", [58, 100])
+async def test_what_flatters_a_speedup_is_said_beside_it(width: int) -> None:
+    recomputing = RunFigures()
+    for step in run_steps("target", PIECES, gamma=0):
+        record = step.record
+        recomputing.add(replace(record, recomputes=True) if isinstance(record, PrefillDone) else record)
+    pane = StrategyPane(3, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(width, 20)) as pilot:
+        pane.feed(run_steps("speculative", PIECES))
+        pane.set_baseline(recomputing)
+        await pilot.pause()
+        assert "2.15× (target recomputes)" in figure_text(pane)
+        pane.set_baseline(run_of("target", gamma=0), "target of 17:31")
+        await pilot.pause()
+        assert "2.15× vs. target of 17:31" in figure_text(pane)
+
+
+async def test_beside_the_gauges_the_head_line_does_not_repeat_their_numbers() -> None:
+    pane = StrategyPane(3, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(76, 30)) as pilot:
+        pane.view = "charts"
+        pane.feed(run_steps("speculative", PIECES))
+        pane.set_baseline(run_of("target", gamma=0))
+        await pilot.pause()
+        head = figure_text(pane)
+        assert head.startswith("τ 3.19  predicted") and "tok/s" not in head and "α" not in head and "2.15×" not in head
+        gauges = "\n".join(pane.charts_view.lines[:3])
+        assert "0.79" in gauges and "2.15×" in gauges and "35.3" in gauges
