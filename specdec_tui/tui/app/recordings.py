@@ -22,8 +22,9 @@ from specdec_tui.traces.store import TraceStore
 from specdec_tui.tui.app.runs import Run
 from specdec_tui.tui.commands.dialog import Answer, Dialog
 from specdec_tui.tui.commands.header import local_time, one_row
+from specdec_tui.tui.commands.table import EXPORTS
 from specdec_tui.tui.screens.export import ExportScreen, Target
-from specdec_tui.tui.screens.history import HistoryScreen
+from specdec_tui.tui.screens.history import HistoryScreen, Purpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,9 @@ class Replay:
 class TraceRead(Message):
     """A trace file was read, or could not be."""
 
-    def __init__(self, path: Path, found: Trace | TraceError, race: bool) -> None:
+    def __init__(self, path: Path, found: Trace | TraceError, purpose: Purpose) -> None:
         super().__init__()
-        self.path, self.found, self.race = path, found, race
+        self.path, self.found, self.purpose = path, found, purpose
 
 
 class Exported(Message):
@@ -127,7 +128,7 @@ class Recordings:
 
     def history(self) -> None:
         """Choose among the runs that were kept."""
-        self._screen.ask(HistoryScreen(self.store), lambda chosen: self.open_file(chosen.path, race=chosen.race))
+        self._screen.ask(HistoryScreen(self.store), lambda chosen: self.open_file(chosen.path, chosen.purpose))
 
     def open_named(self, name: str) -> None:
         """Open a file by its name; without one, choose among those that were kept."""
@@ -139,15 +140,15 @@ class Recordings:
         except SettingError as error:
             self._screen.say(f"open trace: {error}", "error")
 
-    def open_file(self, path: Path, *, race: bool = False) -> None:
-        """Read a trace in a thread of its own, then show it."""
+    def open_file(self, path: Path, purpose: Purpose = "show") -> None:
+        """Read a trace in a thread of its own, then show it, race it, or ask where it is exported to."""
 
         def read() -> None:
             try:
                 found: Trace | TraceError = read_trace(path)
             except TraceError as error:
                 found = error
-            self._screen.post_message(TraceRead(path, found, race))
+            self._screen.post_message(TraceRead(path, found, purpose))
 
         threading.Thread(target=read, daemon=True).start()
 
@@ -155,10 +156,14 @@ class Recordings:
         """A file was read: its run is shown, unless one is at work."""
         if isinstance(message.found, TraceError):
             self._screen.say(str(message.found), "error", timeout=20)
+        elif message.purpose == "export":
+            trace = message.found
+            without_screen = [kind for kind in EXPORTS if kind != "svg"]  # that one is a picture of what is shown
+            self._screen.ask(ExportScreen(trace, kinds=without_screen), lambda target: self._write(trace, target, ""))
         elif running:
             self._screen.say("A run is at work: stop it first (ctrl+c), then open the trace", "warning")
         else:
-            self.show(message.found, message.race)
+            self.show(message.found, message.purpose == "race")
 
     def show(self, trace: Trace, race: bool = False) -> None:
         """Fill the panes with a finished run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -84,11 +85,12 @@ class ExportScreen(Dialog[Target]):
         Binding("up", "move('cursor_up')", show=False, priority=True),
     ]
 
-    def __init__(self, trace: Trace, kind: str = "", name: str = "") -> None:
+    def __init__(self, trace: Trace, kind: str = "", name: str = "", kinds: Sequence[str] = EXPORTS) -> None:
         super().__init__()
+        self._kinds = tuple(kinds)
         self._wanted = name
         self._trace = trace
-        self._kind = kind if kind in EXPORTS else EXPORTS[-1]
+        self._kind = kind if kind in kinds else self._kinds[-1]
         self._asked = ""
 
     def compose(self) -> ComposeResult:
@@ -97,8 +99,8 @@ class ExportScreen(Dialog[Target]):
             box.border_subtitle = "up down format · enter writes · escape closes"
             kinds = OptionList(
                 *(
-                    Option(Content.assemble((f"{kind:<6}", "bold"), (text, "$text-muted")))
-                    for kind, text in _KINDS.items()
+                    Option(Content.assemble((f"{kind:<6}", "bold"), (_KINDS[kind], "$text-muted")))
+                    for kind in self._kinds
                 ),
                 id="export-kinds",
                 markup=False,
@@ -114,7 +116,7 @@ class ExportScreen(Dialog[Target]):
             yield Static("", id="export-note", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one(OptionList).highlighted = EXPORTS.index(self._kind)
+        self.query_one(OptionList).highlighted = self._kinds.index(self._kind)
         self.query_one(Input).focus()
         if self._wanted:
             self._write(self._wanted)
@@ -125,7 +127,7 @@ class ExportScreen(Dialog[Target]):
     @on(OptionList.OptionHighlighted)
     def _changed(self, event: OptionList.OptionHighlighted) -> None:
         event.stop()
-        old, self._kind = self._kind, EXPORTS[event.option_index]
+        old, self._kind = self._kind, self._kinds[event.option_index]
         box = self.query_one(Input)
         if box.value.endswith(f".{old}"):
             box.value = box.value.removesuffix(old) + self._kind

@@ -1,4 +1,4 @@
-"""The runs that were kept: open one, race it, compare some, delete them."""
+"""The runs that were kept: find one, open it, race it, export it, compare some, delete them."""
 
 from __future__ import annotations
 
@@ -6,42 +6,46 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from rich.cells import cell_len, set_cell_size
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.content import Content
 from textual.message import Message
-from textual.widgets import OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from specdec_tui.traces.format import TraceError, TraceHeader
+from specdec_tui.traces.format import TraceError
 from specdec_tui.traces.store import Entry, TraceStore
 from specdec_tui.tui.commands.dialog import Dialog
-from specdec_tui.tui.commands.header import local_time, one_row, size
+from specdec_tui.tui.commands.header import one_row, size
 from specdec_tui.tui.screens.compare import CompareScreen
+from specdec_tui.tui.screens.history_rows import matching, table
+
+Purpose = Literal["show", "race", "export"]
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A trace to open, and whether to race it at once."""
+    """A trace to open, and what for."""
 
     path: Path
-    race: bool = False
+    purpose: Purpose = "show"
 
 
 class HistoryScreen(Dialog[Chosen]):
     """Dismisses with the trace to show, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("R", "race", show=False),
+        Binding("R", "open('race')", show=False),
+        Binding("e", "open('export')", show=False),
+        Binding("slash", "find", show=False),
+        Binding("down", "to_list", show=False),
         Binding("space", "mark", show=False),
         Binding("c", "compare", show=False),
         Binding("d,delete", "delete", show=False),
-        Binding("h", "close", show=False),
+        Binding("H", "close", show=False),
     ]
 
     class Listed(Message):
@@ -55,17 +59,22 @@ class HistoryScreen(Dialog[Chosen]):
         super().__init__()
         self._store = store
         self._entries: list[Entry] = []
+        self._shown: list[Entry] = []
         self._marked: set[Path] = set()
         self._doomed: set[Path] = set()
 
     def compose(self) -> ComposeResult:
         with Vertical(id="history") as box:
             box.border_title = "History"
-            box.border_subtitle = "enter opens · R races · space marks · c compares · d deletes · escape closes"
+            box.border_subtitle = "enter opens · / filters · R races · e exports · space marks · c compares · d deletes"
+            yield Static("", id="history-heading", markup=False)
             yield OptionList(id="history-list", markup=False)
+            yield Input(placeholder="any words: a prompt, a model, γ 4, disturbed", id="history-filter", compact=True)
+            yield Static("", id="history-prompt", markup=False)
             yield Static("reading…", id="history-note", markup=False)
 
     def on_mount(self) -> None:
+        self.query_one(Input).display = False
         self.query_one(OptionList).focus()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -81,56 +90,95 @@ class HistoryScreen(Dialog[Chosen]):
             self._fill(self.query_one(OptionList).highlighted or 0)
 
     def _fill(self, highlighted: int) -> None:
-        options = self.query_one(OptionList)
+        options, query = self.query_one(OptionList), self.query_one(Input).value
+        self._shown = matching(self._entries, query) if query.strip() else list(self._entries)
         options.clear_options()
         width = max(20, options.size.width - 4)
-        options.add_options([Option(_line(e, width, e.path in self._marked)) for e in self._entries])
-        if self._entries:
-            options.highlighted = min(highlighted, len(self._entries) - 1)
-            self._tell()
-        else:
-            self._say(f"No runs are kept yet in {self._store.folder}")
+        heading, lines = table(self._shown, [entry.path in self._marked for entry in self._shown], width)
+        self.query_one("#history-heading", Static).update(heading)
+        options.add_options([Option(line) for line in lines])
+        if self._shown:
+            options.highlighted = min(highlighted, len(self._shown) - 1)
+        self._tell()
+        self._preview()
 
     def _say(self, text: str) -> None:
         self.query_one("#history-note", Static).update(one_row(text))
 
     def _tell(self) -> None:
+        if not self._entries:
+            self._say(f"No runs are kept yet in {self._store.folder}")
+            return
         total = sum(entry.size for entry in self._entries)
+        found = f"{len(self._shown)} of " if len(self._shown) < len(self._entries) else ""
         marked = f" · {len(self._marked)} marked" if self._marked else ""
-        self._say(f"{len(self._entries)} kept, {size(total)}, in {self._store.folder}{marked}")
+        self._say(f"{found}{len(self._entries)} kept, {size(total)}, in {self._store.folder}{marked}")
+
+    def _preview(self) -> None:
+        """The whole prompt under the cursor."""
+        header = self._current.header if self._current is not None else None
+        self.query_one("#history-prompt", Static).update("" if header is None else one_row(header.prompt))
 
     @property
     def _current(self) -> Entry | None:
         highlighted = self.query_one(OptionList).highlighted
-        return self._entries[highlighted] if highlighted is not None and self._entries else None
+        return self._shown[highlighted] if highlighted is not None and self._shown else None
 
     @on(OptionList.OptionHighlighted)
     def _moved(self, event: OptionList.OptionHighlighted) -> None:
         event.stop()
         self._doomed.clear()
+        self._preview()
 
     @on(OptionList.OptionSelected)
     def _picked(self, event: OptionList.OptionSelected) -> None:
         event.stop()
-        self._open(race=False)
+        self.action_open("show")
 
-    def action_race(self) -> None:
-        self._open(race=True)
-
-    def _open(self, *, race: bool) -> None:
+    def action_open(self, purpose: Purpose) -> None:
+        """Answer with the trace under the cursor."""
         if (entry := self._current) is None:
             return
         if entry.header is None:
             self._say(entry.problem)
         else:
-            self.dismiss(Chosen(entry.path, race))
+            self.dismiss(Chosen(entry.path, purpose))
+
+    def action_find(self) -> None:
+        """Go to the line that filters."""
+        box = self.query_one(Input)
+        box.display = True
+        box.focus()
+
+    @on(Input.Changed)
+    def _filtered(self, event: Input.Changed) -> None:
+        event.stop()
+        self._fill(0)
+
+    @on(Input.Submitted)
+    def _found(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_to_list()
+
+    def action_to_list(self) -> None:
+        self.query_one(OptionList).focus()
+
+    def action_close(self) -> None:
+        """One step: out of the filter, then out of the list."""
+        box = self.query_one(Input)
+        if not box.display:
+            self.dismiss(None)
+            return
+        box.value = ""
+        box.display = False
+        self.query_one(OptionList).focus()
 
     def action_mark(self) -> None:
         """Mark or unmark the trace under the cursor, for comparing and deleting."""
         if (entry := self._current) is not None:
             self._marked ^= {entry.path}
             at = self.query_one(OptionList).highlighted or 0
-            self._fill(min(at + 1, len(self._entries) - 1))
+            self._fill(min(at + 1, len(self._shown) - 1))
 
     def action_compare(self) -> None:
         chosen = [e.header for e in self._entries if e.path in self._marked and e.header is not None]
@@ -165,39 +213,3 @@ class HistoryScreen(Dialog[Chosen]):
         except TraceError as error:
             return str(error)
         return ""
-
-
-def _line(entry: Entry, width: int, marked: bool) -> Content:
-    """Time, prompt, pair and the best speedup, in as many cells as there are."""
-    mark = "✓ " if marked else "  "
-    header = entry.header
-    if header is None:
-        return Content.assemble(
-            mark,
-            (one_row(entry.path.name), "bold"),
-            "  ",
-            (one_row(entry.problem.removeprefix(f"{entry.path.name}: ")), "$text-error"),
-        )
-    when = local_time(header.created)[5:]
-    right = "  ".join(part for part in (_pair(header) if width >= 100 else "", _best(header)) if part)
-    room = max(4, width - len(mark) - len(when) - 4 - cell_len(right))
-    prompt = one_row(header.prompt)
-    shown = set_cell_size(prompt, room) if cell_len(prompt) <= room else set_cell_size(prompt, room - 1) + "…"
-    return Content.assemble(mark, (when, "$text-muted"), "  ", (shown, "bold"), "  ", (right, "$text-muted"))
-
-
-def _pair(header: TraceHeader) -> str:
-    pair = header.pair()
-    return "" if pair is None else one_row(pair.target.name)[:32]
-
-
-def _best(header: TraceHeader) -> str:
-    """The fastest strategy beside the target, and its speedup; of a run that broke off, that it did."""
-    others = {n: figures for n, figures in header.strategies.items() if n not in ("target", "drafter")}
-    if any(figures.get("finish_reason", "") is None for figures in header.strategies.values()):
-        return "not ended"
-    rated = [(figures["speedup"], name) for name, figures in others.items() if figures.get("speedup")]
-    if not rated:
-        return ", ".join(one_row(name) for name in header.strategies)[:32]
-    speedup, name = max(rated)
-    return f"{one_row(name)} {speedup:.2f}×"

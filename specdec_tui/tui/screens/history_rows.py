@@ -1,0 +1,150 @@
+"""A kept run as a line of a list: what was asked, with which settings, what came of it. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
+from textual.content import Content
+
+from specdec_tui.traces.format import TraceHeader
+from specdec_tui.traces.store import Entry
+from specdec_tui.tui.commands.header import local_time, one_row
+
+_LEAST_PROMPT = 20
+_GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`rank`: the lower, the sooner it has room."""
+
+    title: str
+    rank: int
+    cell: Callable[[TraceHeader], str]
+    is_number: bool = True
+
+
+def told_of(header: TraceHeader) -> tuple[str, dict[str, Any]]:
+    """The strategy whose figures stand for a run: the fastest beside target and drafter, else the first there is."""
+    others = {n: figures for n, figures in header.strategies.items() if n not in ("target", "drafter")}
+    rated = [(figures["speedup"], name) for name, figures in others.items() if figures.get("speedup")]
+    name = max(rated)[1] if rated else next(iter(others or header.strategies), "")
+    return name, dict(header.strategies.get(name, {}))
+
+
+def best(header: TraceHeader) -> str:
+    """The fastest strategy and its speedup; of a run that broke off, that it did; else what ran."""
+    if any(figures.get("finish_reason", "") is None for figures in header.strategies.values()):
+        return "not ended"
+    name, figures = told_of(header)
+    if not figures.get("speedup"):
+        return ", ".join(one_row(name) for name in header.strategies)[:32]
+    return f"{one_row(name)} {figures['speedup']:.2f}×"
+
+
+def clock(header: TraceHeader) -> str:
+    """Whether the clock of that strategy is to be believed; nothing where nobody looked."""
+    told = told_of(header)[1].get("reliability")
+    word = told.get("word") if isinstance(told, dict) else None
+    return one_row(word) if isinstance(word, str) else "–"
+
+
+def pair(header: TraceHeader) -> str:
+    """The names of the models."""
+    found = header.pair()
+    names = [] if found is None else [model.name for model in (found.target, found.drafter) if model is not None]
+    return one_row(" + ".join(names))[:40] or "–"
+
+
+def temperature(header: TraceHeader) -> str:
+    settings = header.run_settings()
+    if "processor" not in header.settings:
+        return "–"
+    return "greedy" if settings.processor == "greedy" or not settings.temperature else f"{settings.temperature:g}"
+
+
+def _setting(name: str) -> Callable[[TraceHeader], str]:
+    return lambda header: str(getattr(header.run_settings(), name)) if name in header.settings else "–"
+
+
+def _figure(name: str, form: str) -> Callable[[TraceHeader], str]:
+    def cell(header: TraceHeader) -> str:
+        value = told_of(header)[1].get(name)
+        return format(value, form) if isinstance(value, int | float) else "–"
+
+    return cell
+
+
+COLUMNS = (
+    Column("when", 0, lambda header: local_time(header.created)[5:], is_number=False),
+    Column("prompt", 1, lambda header: one_row(header.prompt), is_number=False),
+    Column("pair", 9, pair, is_number=False),
+    Column("γ", 5, _setting("gamma")),
+    Column("T", 6, temperature),
+    Column("length", 8, _setting("max_new_tokens")),
+    Column("tokens", 7, _figure("new_tokens", "d")),
+    Column("α", 4, _figure("acceptance_rate", ".2f")),
+    Column("fastest", 2, best, is_number=False),
+    Column("clock", 3, clock, is_number=False),
+)
+
+
+def table(entries: Sequence[Entry], marked: Sequence[bool], width: int) -> tuple[Content, list[Content]]:
+    """The heading and a line for each entry, as many whole columns as fit; the prompt has the room that is left."""
+    headers = [entry.header for entry in entries if entry.header is not None]
+    sizes = {c.title: max(map(cell_len, (c.title, *map(c.cell, headers)))) for c in COLUMNS if c.title != "prompt"}
+    sizes["prompt"] = _LEAST_PROMPT
+    shown: list[Column] = []
+    for column in sorted(COLUMNS, key=lambda column: column.rank):
+        if 2 + sum(sizes[c.title] + len(_GAP) for c in [*shown, column]) - len(_GAP) <= width:
+            shown.append(column)
+    shown = [column for column in COLUMNS if column in shown] or [COLUMNS[1]]
+    others = sum(sizes[column.title] + len(_GAP) for column in shown if column.title != "prompt")
+    sizes["prompt"] = max(4, width - 2 - others)
+    heading = Content("  " + _GAP.join(_fitted(c.title, sizes[c.title], c.is_number) for c in shown))
+    lines = [_line(entry, shown, sizes, mark, width) for entry, mark in zip(entries, marked, strict=True)]
+    return heading.stylize("bold"), lines
+
+
+def _line(entry: Entry, columns: Sequence[Column], sizes: dict[str, int], marked: bool, width: int) -> Content:
+    mark = "✓ " if marked else "  "
+    header = entry.header
+    if header is None:
+        name = one_row(entry.path.name)
+        problem = one_row(entry.problem.removeprefix(f"{entry.path.name}: "))
+        return Content.assemble(mark, (name, "bold"), _GAP, (problem, "$text-error"))
+    parts: list[str | tuple[str, str]] = [mark]
+    for index, column in enumerate(columns):
+        style = {"prompt": "bold"}.get(column.title, "$text-muted")
+        text = column.cell(header)
+        if column.title == "clock" and text == "disturbed":
+            style = "$text-warning"
+        parts += [_GAP if index else "", (_fitted(text, sizes[column.title], column.is_number), style)]
+    return Content.assemble(*parts)
+
+
+def _fitted(text: str, width: int, is_number: bool) -> str:
+    if cell_len(text) > width:
+        return set_cell_size(text, width - 1) + "…"
+    blank = " " * (width - cell_len(text))
+    return blank + text if is_number else text + blank
+
+
+def matching(entries: Sequence[Entry], query: str) -> list[Entry]:
+    """Entries told of by the whole text (`γ 4`), else those told of by each of its words."""
+    query = " ".join(query.lower().split())
+    told = [(entry, _everything(entry)) for entry in entries]
+    whole = [entry for entry, text in told if query in text]
+    return whole or [entry for entry, text in told if all(word in text for word in query.split())]
+
+
+def _everything(entry: Entry) -> str:
+    header = entry.header
+    if header is None:
+        return f"{entry.path.name} {entry.problem}".lower()
+    cells = [f"{column.title} {column.cell(header)} ·" for column in COLUMNS]
+    settings = [f"{name.replace('_', '-')} {value} ·" for name, value in header.settings.items()]
+    return " ".join([*cells, f"gamma {_setting('gamma')(header)} ·", *settings, *header.strategies]).lower()
