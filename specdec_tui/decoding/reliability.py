@@ -132,12 +132,13 @@ def _parts(run: RunFigures, baseline: RunFigures) -> list[_Part]:
 
 
 def _most(run: RunFigures, parts: Sequence[_Part]) -> float:
-    """The speedup of rounds that cost no more than a one-token pass at their place: the tokens of a round.
+    """The speedup of rounds that cost no more than one-token passes: the tokens of a round.
 
-    Where passes grow with the text, many tokens a round at its end are worth more than at its beginning.
+    Where passes grow with the text, many tokens a round at its end are worth more than at its beginning:
+    there, the speedup of rounds that cost no more than a one-token pass at their place.
     """
     least = sum(rounds.count * part.step for part in parts for rounds in part.rounds.values())
-    if least < LEAST_SECONDS:
+    if not run.recomputes or least < LEAST_SECONDS:
         return (run.course.end - run.course.begin) / run.rounds
     return sum(part.target.seconds for part in parts) / least
 
