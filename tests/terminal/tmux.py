@@ -45,6 +45,10 @@ class Terminal:
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p")
 
+    def painted(self) -> str:
+        """The screen with its escape sequences, as tmux would send them to its own terminal."""
+        return self._tmux("capture-pane", "-p", "-e")
+
     def wait(self, condition: Callable[[str], object], what: str) -> str:
         """Poll the screen until `condition` holds; returns that screen."""
         end = time.monotonic() + PATIENCE_SECONDS

@@ -18,11 +18,15 @@ class PanesApp(HostApp):
 
     def __init__(self, theme: str, columns: str, view: str) -> None:
         self.panes = [StrategyPane(number, name) for number, name in NAMES.items()]
+        self.legend = Legend()
         self.table = ComparisonTable()
         self.first_view = view
         super().__init__(*self.panes, theme=theme, columns=columns)
 
     def compose(self) -> ComposeResult:
         yield from super().compose()
-        yield Legend()
+        yield self.legend
         yield self.table
+
+    def on_strategy_pane_fates_changed(self) -> None:
+        self.legend.explain(self.panes[0].fates.union(*(pane.fates for pane in self.panes)))

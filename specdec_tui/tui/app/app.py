@@ -32,7 +32,7 @@ from specdec_tui.tui.app.run_line import RunLine, happening
 from specdec_tui.tui.app.runs import Run, Runs
 from specdec_tui.tui.app.stage import Stage
 from specdec_tui.tui.app.texts import Texts
-from specdec_tui.tui.app.themes import THEMES, TOKEN_DEFAULTS
+from specdec_tui.tui.app.themes import TOKEN_DEFAULTS, themes_for
 from specdec_tui.tui.commands.dialog import Answer, Dialog
 from specdec_tui.tui.commands.footer import Footer, Place
 from specdec_tui.tui.commands.header import Header, State, one_row
@@ -116,17 +116,18 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.run_line = RunLine()
         self.body = Horizontal(self.grid, id="body")
         self.prompt_box = PromptBox(self.texts.prompts)
+        self.legend = Legend()
         yield self.header
         yield self.run_line
         yield self.body
         yield self.table
-        yield Legend()
+        yield self.legend
         yield self.prompt_box
         self.footer = Footer()
         yield self.footer
 
     def on_mount(self) -> None:
-        for theme in THEMES:
+        for theme in themes_for(self.console.color_system):
             self.register_theme(theme)
         self.theme = self.settings.theme
         self.table.display = False
@@ -156,6 +157,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.prompt_box.placeholder = self._placeholder
         self.prompt_box.cursor_blink = not self.runs.running  # each blink is a painting
         self.show_clock()
+        self.legend.explain(self.grid.fates)
         trace = self.recordings.trace
         if self.recordings.opened and trace is not None:
             # What it was made with, not what the next run will be.
@@ -365,6 +367,9 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def on_cursor_pane_turned(self, message: CursorPane.Turned) -> None:
         self.inspection.turn(message.by)
+
+    def on_strategy_pane_fates_changed(self) -> None:
+        self.legend.explain(self.grid.fates)
 
     def on_side_bar_changed(self, message: SideBar.Changed) -> None:
         self.preferences.change(message.values)

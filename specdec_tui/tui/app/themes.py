@@ -6,6 +6,8 @@ chosen, so an app that loads `app.tcss` returns TOKEN_DEFAULTS from `get_theme_v
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from textual.theme import Theme
 
 _DARK = Theme(
@@ -27,11 +29,12 @@ _DARK = Theme(
         "token-resampled": "#ffb066",
         "token-bonus": "#79b8ff",
         "token-unverified": "#8f9bab",
-        "token-pending": "#98a2ae",
+        "token-pending": "#b0a0dc",
         "token-sampled": "#dfe5ec",
         "quiet": "#93a0b0",
         "faint": "#4a5868",
         "edge": "#3b4654",
+        "unverified-style": "italic",
     },
 )
 
@@ -54,11 +57,12 @@ _LIGHT = Theme(
         "token-resampled": "#964200",
         "token-bonus": "#0a58b5",
         "token-unverified": "#5a626d",
-        "token-pending": "#5c646e",
+        "token-pending": "#66519a",
         "token-sampled": "#1d232b",
         "quiet": "#59616c",
         "faint": "#b3b0a8",
         "edge": "#bdb8ac",
+        "unverified-style": "italic",
     },
 )
 
@@ -83,13 +87,96 @@ _COLOUR_BLIND = Theme(
         "token-resampled": "#f0c419",
         "token-bonus": "#56b4e9",
         "token-unverified": "#9a9a9a",
-        "token-pending": "#a6a6a6",
+        "token-pending": "#b4a4dc",
         "token-sampled": "#f2f2f2",
         "quiet": "#a0a0a0",
         "faint": "#5a5a5a",
         "edge": "#454545",
+        "unverified-style": "italic",
     },
 )
 
 THEMES: tuple[Theme, ...] = (_DARK, _LIGHT, _COLOUR_BLIND)
 TOKEN_DEFAULTS: dict[str, str] = dict(_DARK.variables)
+
+# A terminal of 16 colours shows the nearest of them, and the nearest of three fates may be the same grey. So
+# there every colour is one of the 16 as Rich counts them, whatever the terminal's owner has made of it.
+_BLACK, _RED, _GREEN, _BROWN = "#000000", "#aa0000", "#00aa00", "#aa5500"
+_BLUE, _MAGENTA, _GREY, _DARK_GREY = "#0000aa", "#aa00aa", "#aaaaaa", "#555555"
+_BRIGHT_RED, _BRIGHT_GREEN, _YELLOW, _BRIGHT_BLUE = "#ff5555", "#55ff55", "#ffff55", "#5555ff"
+_BRIGHT_MAGENTA, _BRIGHT_CYAN, _WHITE = "#ff55ff", "#55ffff", "#ffffff"
+
+
+def _of_sixteen(
+    theme: Theme, *, accepted: str, rejected: str, resampled: str, bonus: str, pending: str, quiet: str, faint: str
+) -> Theme:
+    """`theme` in 16 colours; `quiet` is that of unverified tokens too."""
+    ground, letters = (_BLACK, _WHITE) if theme.dark else (_WHITE, _BLACK)
+    return replace(
+        theme,
+        primary=bonus,
+        secondary=pending,
+        accent=resampled,
+        success=accepted,
+        warning=resampled,
+        error=rejected,
+        foreground=letters,
+        background=ground,
+        surface=ground,
+        panel=ground,
+        variables={
+            "token-accepted": accepted,
+            "token-rejected": rejected,
+            "token-resampled": resampled,
+            "token-bonus": bonus,
+            "token-unverified": quiet,
+            "token-pending": pending,
+            "token-sampled": letters,
+            "quiet": quiet,
+            "faint": faint,
+            "edge": faint,
+            "panel-lighten-2": faint,
+            "text-muted": quiet,
+            # Such terminals show italics as another colour or reversed.
+            "unverified-style": "none",
+        },
+    )
+
+
+_OF_SIXTEEN: tuple[Theme, ...] = (
+    _of_sixteen(
+        _DARK,
+        accepted=_BRIGHT_GREEN,
+        rejected=_BRIGHT_RED,
+        resampled=_YELLOW,
+        bonus=_BRIGHT_CYAN,
+        pending=_BRIGHT_MAGENTA,
+        quiet=_GREY,
+        faint=_DARK_GREY,
+    ),
+    _of_sixteen(
+        _LIGHT,
+        accepted=_GREEN,
+        rejected=_RED,
+        resampled=_MAGENTA,
+        bonus=_BLUE,
+        pending=_BROWN,
+        quiet=_DARK_GREY,
+        faint=_GREY,
+    ),
+    _of_sixteen(
+        _COLOUR_BLIND,
+        accepted=_BRIGHT_CYAN,
+        rejected=_BRIGHT_RED,
+        resampled=_YELLOW,
+        bonus=_BRIGHT_BLUE,
+        pending=_BRIGHT_MAGENTA,
+        quiet=_GREY,
+        faint=_DARK_GREY,
+    ),
+)
+
+
+def themes_for(color_system: str | None) -> tuple[Theme, ...]:
+    """The themes as a terminal can show them; `color_system`: what Rich found that it can (`Console.color_system`)."""
+    return _OF_SIXTEEN if color_system in ("standard", "windows") else THEMES

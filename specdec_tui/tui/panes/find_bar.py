@@ -58,7 +58,11 @@ class FindBar(Horizontal):
         if view is not self._view:
             self._view.end_search()
             self._view = view
-            self.call_after_refresh(self._find, self._input.value)  # it has no lines before it is shown
+            self.call_after_refresh(self._go_on)  # it has no lines before it is shown
+
+    def _go_on(self) -> None:
+        self._view.fit()  # its own message that it is shown may come later
+        self._find(self._input.value)
 
     def action_again(self) -> None:
         """Type another text in place of this one."""

@@ -11,7 +11,17 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 
 from specdec_tui.decoding.figures import RunFigures
-from specdec_tui.decoding.records import Checked, EndReason, Event, Finished, Lossless, RunEnded, RunStarted, Step
+from specdec_tui.decoding.records import (
+    Checked,
+    EndReason,
+    Event,
+    Finished,
+    Lossless,
+    RunEnded,
+    RunStarted,
+    Status,
+    Step,
+)
 from specdec_tui.settings import STRATEGIES
 from specdec_tui.tui.figures.scale import Scale, common_scale
 from specdec_tui.tui.panes.pane import StrategyPane
@@ -52,6 +62,11 @@ class PaneGrid(VerticalScroll, can_focus=False):
     @property
     def shown(self) -> list[StrategyPane]:
         return [pane for pane in self.panes.values() if pane.display]
+
+    @property
+    def fates(self) -> frozenset[Status]:
+        """Of the tokens that can stand in the shown panes."""
+        return frozenset[Status]().union(*(pane.fates for pane in self.shown))
 
     @property
     def current(self) -> StrategyPane:

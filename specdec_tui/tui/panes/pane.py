@@ -10,6 +10,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static
@@ -26,6 +27,7 @@ from specdec_tui.decoding.records import (
     RoundVerified,
     RunEnded,
     RunStarted,
+    Status,
     Step,
     Token,
 )
@@ -73,6 +75,9 @@ class StrategyPane(CursorPane, can_focus=True):
             )
         ),
     ]
+
+    class FatesChanged(Message):
+        """Other fates of tokens than before can stand in the pane."""
 
     view: reactive[str] = reactive(VIEWS[0], init=False)
 
@@ -138,6 +143,16 @@ class StrategyPane(CursorPane, can_focus=True):
         """The view of lines that is shown; the text behind the charts, which have none."""
         shown = self._views[self.view]
         return shown if isinstance(shown, LineView) else self._token_view
+
+    @property
+    def fates(self) -> frozenset[Status]:
+        """Of the tokens that can stand in the shown view."""
+        view = self.cursor_view
+        if view is None:
+            return frozenset()
+        if self.strategy in PLAIN_STRATEGIES:
+            return frozenset({Status.SAMPLED})
+        return view.fates | {Status.PENDING} if self.has_class("-running") else view.fates
 
     @property
     def _caption(self) -> str:
@@ -218,6 +233,7 @@ class StrategyPane(CursorPane, can_focus=True):
                     self.state = PaneState.PREFILL
                     self._max_new_tokens = record.max_new_tokens
                     self.add_class("-running")
+                    self.post_message(self.FatesChanged())
                 case Capturing():
                     self.state = PaneState.CAPTURING
                 case Notice():
@@ -250,6 +266,7 @@ class StrategyPane(CursorPane, can_focus=True):
         self.state = PaneState.ENDED
         self.run_log.drop_pending()
         self.remove_class("-running")
+        self.post_message(self.FatesChanged())
         if record.message:
             failed = record.reason.value == "error"
             self.set_class(failed, "-failed")
@@ -259,6 +276,7 @@ class StrategyPane(CursorPane, can_focus=True):
         """No more of the run is known."""
         self.state = PaneState.BROKEN_OFF
         self.remove_class("-running")
+        self.post_message(self.FatesChanged())
         self._repaint_lines()
 
     def checked(self, lossless: Lossless) -> None:
@@ -307,6 +325,7 @@ class StrategyPane(CursorPane, can_focus=True):
         self._rounds_view.sync()
         self._tree_view.sync()
         self.view_changed()
+        self.post_message(self.FatesChanged())
         for bar in self.query(FindBar):
             bar.look_in(self.shown_view)
         self._repaint_lines()

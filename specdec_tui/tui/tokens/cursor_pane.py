@@ -46,7 +46,7 @@ class CursorPane(Vertical):
     @property
     def _emitted_only(self) -> bool:
         view = self.cursor_view
-        return view is None or view.EMITTED_ONLY
+        return view is None or view.emitted_only
 
     def inspect(self, place: Place | None = None) -> None:
         """Mark a token, by default the last one, and say so."""

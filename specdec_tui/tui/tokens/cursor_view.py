@@ -8,15 +8,13 @@ from textual import events
 from textual.geometry import Region
 from textual.message import Message
 
+from specdec_tui.decoding.records import EMITTED, Status
 from specdec_tui.tui.lines.line_view import LineView
 from specdec_tui.tui.tokens.run_log import Place, RunLog
 
 
 class CursorView(LineView):
     """Subclasses say where tokens stand. While one is marked, the view stays with it and not with the tail."""
-
-    EMITTED_ONLY = False
-    """Whether drafts that did not become text are missing here."""
 
     class Picked(Message):
         """A token was clicked."""
@@ -29,6 +27,16 @@ class CursorView(LineView):
         super().__init__(id=id, classes=classes)
         self.run_log = RunLog() if log is None else log
         self.cursor: Place | None = None
+
+    @property
+    def emitted_only(self) -> bool:
+        """Whether drafts that did not become text are missing here."""
+        return False
+
+    @property
+    def fates(self) -> frozenset[Status]:
+        """The fates of the tokens that can stand here once a run is over."""
+        return EMITTED if self.emitted_only else EMITTED | {Status.REJECTED, Status.UNVERIFIED}
 
     @property
     def caption(self) -> str:

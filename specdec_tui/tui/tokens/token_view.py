@@ -22,7 +22,6 @@ from specdec_tui.tui.tokens.style import TOKEN_CLASSES, token_styles
 class TokenView(CursorView):
     """Emitted tokens, and at the tail the drafts that wait for the target."""
 
-    EMITTED_ONLY = True
     COMPONENT_CLASSES: ClassVar[set[str]] = set(TOKEN_CLASSES.values())
 
     def __init__(self, log: RunLog | None = None, *, id: str | None = None, classes: str | None = None) -> None:
@@ -32,6 +31,10 @@ class TokenView(CursorView):
         self._texts: list[str] = []
         self._emitted = 0
         self._styles: dict[Status, Style] | None = None
+
+    @property
+    def emitted_only(self) -> bool:
+        return True
 
     @property
     def line_count(self) -> int:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import pytest
+from textual.style import Style
 from widget_data import HostApp, painted
 
-from specdec_tui.decoding.records import Status
+from specdec_tui.decoding.records import EMITTED, Status
 from specdec_tui.tui.tokens.legend import Legend, legend
 from specdec_tui.tui.tokens.style import GLYPHS
+
+EVERY = dict.fromkeys(Status, Style())
 
 
 @pytest.mark.parametrize("width", [200, 120, 80, 76, 60, 50])
 def test_every_state_is_explained_on_one_line_down_to_fifty_cells(width: int) -> None:
-    shown = legend(width)
+    shown = legend(width, Status, EVERY)
     assert shown.cell_length <= width
     assert all(GLYPHS[status] in shown.plain for status in Status)
 
 
 @pytest.mark.parametrize("width", [0, 1, 5, 20, 39])
 def test_a_legend_with_no_room_is_cut_between_entries(width: int) -> None:
-    assert legend(width).cell_length <= width
+    assert legend(width, Status, EVERY).cell_length <= width
+
+
+def test_only_the_states_that_can_stand_are_named() -> None:
+    assert legend(80, EMITTED, EVERY).plain == "✓ accepted  ↻ resampled  + bonus  › sampled"
 
 
 def test_each_state_has_a_glyph_of_its_own() -> None:
@@ -29,7 +36,30 @@ def test_each_state_has_a_glyph_of_its_own() -> None:
 async def test_words_get_shorter_when_the_screen_does() -> None:
     widget = Legend()
     async with HostApp(widget, columns="-one").run_test(size=(120, 3)) as pilot:
+        widget.explain(frozenset(Status))
+        await pilot.pause()
         assert "unverified" in painted(widget)[0]
         await pilot.resize_terminal(58, 3)
         await pilot.pause()
         assert "unver " in painted(widget)[0]
+
+
+async def test_the_words_look_as_the_tokens_do_and_no_strike_crosses_a_glyph() -> None:
+    widget = Legend()
+    async with HostApp(widget, columns="-one").run_test(size=(120, 3)) as pilot:
+        widget.explain(frozenset(Status))
+        await pilot.pause()
+        styles = {segment.text.strip(): segment.style for segment in widget.render_line(0) if segment.style}
+        assert styles["rejected"].strike and not styles["✗"].strike
+        assert styles["unverified"].italic and styles["bonus"].bold
+        assert styles["✗"].color == styles["rejected"].color
+
+
+async def test_without_tokens_the_legend_takes_no_line() -> None:
+    widget = Legend()
+    async with HostApp(widget, columns="-one").run_test(size=(120, 3)) as pilot:
+        widget.explain(frozenset())
+        await pilot.pause()
+        assert not widget.display
+        widget.explain(EMITTED)
+        assert widget.display
