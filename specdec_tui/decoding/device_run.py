@@ -99,6 +99,7 @@ class Programs:
     mark: Mark = host_mark
     _idle: list[Program] = field(default_factory=list)
     _refused: dict[tuple[object, ...], str] = field(default_factory=dict)
+    _lent: int = 0
 
     def settled(self, need: Need) -> bool:
         """Whether `lend` has nothing to make: the program is there, or known to be impossible."""
@@ -110,17 +111,21 @@ class Programs:
         Where memory is short, idle programs are given up for it, the one not used for longest first.
         """
         if need.key in self._keys:
+            self._lent += 1
             return self._idle.pop(self._keys.index(need.key))
         while need.key not in self._refused:
             try:
-                return self._make(need)
+                made = self._make(need)
+                self._lent += 1
+                return made
             except Exception as error:  # a capture fails in many ways, also in those of compilers
                 reason, short = first_line(error), is_out_of_memory(error)
             # The error is gone here, and with it what it held of the program.
             if not short:
                 self._refused[need.key] = reason
             elif not self._idle:
-                raise ValueError("out of memory")
+                others = " beside the programs of the other strategies (schedule sequential needs one at a time)"
+                raise ValueError("out of memory" + others * bool(self._lent))
             else:
                 self._idle.pop()
         raise ValueError(self._refused[need.key])
@@ -138,6 +143,7 @@ class Programs:
         return Program(need.key, made, self.capture(made.step, made.state), time.perf_counter() - begin)
 
     def take_back(self, program: Program) -> None:
+        self._lent -= 1
         self._idle.insert(0, program)
         del self._idle[_KEPT:]
 

@@ -234,6 +234,24 @@ def test_each_capacity_has_a_program_of_its_own(target: TransformersModel) -> No
     assert programs.lend(need(target, 300)) is long
 
 
+def test_memory_that_other_strategies_hold_is_told_with_what_helps(target: TransformersModel) -> None:
+    made: list[None] = []
+
+    def capture(step: Any, state: list[torch.Tensor]) -> Any:
+        made.append(None)
+        if len(made) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return step
+
+    programs = Programs(capture)
+    held = programs.lend(need(target))
+    with pytest.raises(ValueError, match=r"^out of memory beside .*schedule sequential needs one at a time"):
+        programs.lend(need(target, gamma=2))
+    programs.take_back(held)
+    with pytest.raises(ValueError, match=r"^out of memory$"):
+        programs.lend(need(target, gamma=2))
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_out_of_memory_is_told_forgotten_and_keeps_nothing(wrapped: bool, target: TransformersModel) -> None:
     held: list[weakref.ref[torch.Tensor]] = []
