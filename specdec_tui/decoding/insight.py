@@ -7,48 +7,57 @@ from dataclasses import replace
 
 import torch
 
+from specdec_tui.decoding.chances import MOST_ALTERNATIVES
 from specdec_tui.decoding.records import Insight
 
-MOST_ALTERNATIVES = 10
 DIGITS = 5  # significant ones of a figure: a kept run has millions, and no eye tells more apart
 
 Alternatives = tuple[tuple[int, float], ...]
 
 
-def insights(target: torch.Tensor, drafter: Sequence[torch.Tensor | None], *, greedy: bool) -> list[Insight]:
+def insights(
+    target: torch.Tensor, drafter: Sequence[torch.Tensor | None], named: Sequence[Sequence[int]] = (), *, greedy: bool
+) -> list[Insight]:
     """One insight per row of the target's scores [n, V]; drafter rows may be fewer, or None.
 
     The figures are those of the processed distributions. Under greedy sampling these are one-hot
     and say nothing, so there the rows are logits and the plain softmax at temperature 1 is shown.
+    The ids `named` for a row are among its alternatives even where others are more probable.
     """
-    rows = _describe(target.softmax(-1) if greedy else target)
+    rows = _describe(target.softmax(-1) if greedy else target, named)
     found: list[Insight] = []
     for index, (entropy, top) in enumerate(rows):
         own = drafter[index] if index < len(drafter) else None
         if own is None:
             found.append(Insight(target_entropy=entropy, target_top=top))
         else:
-            drafter_entropy, drafter_top = _describe(own[None].softmax(-1) if greedy else own[None])[0]
+            row = own[None].softmax(-1) if greedy else own[None]
+            drafter_entropy, drafter_top = _describe(row, named[index : index + 1])[0]
             found.append(Insight(entropy, drafter_entropy, top, drafter_top))
     return found
 
 
-def with_residual(insight: Insight, rest: torch.Tensor) -> Insight:
+def with_residual(insight: Insight, rest: torch.Tensor, named: Sequence[int] = ()) -> Insight:
     """An insight with the alternatives of the residual `rest` [V] (not yet normalised) of its place."""
-    return replace(insight, residual_top=_alternatives((rest / rest.sum())[None])[0])
+    return replace(insight, residual_top=_alternatives((rest / rest.sum())[None], [named])[0])
 
 
-def _describe(p: torch.Tensor) -> list[tuple[float, Alternatives]]:
+def _describe(p: torch.Tensor, named: Sequence[Sequence[int]]) -> list[tuple[float, Alternatives]]:
     entropies = [_rounded(entropy) for entropy in torch.special.entr(p).sum(-1).tolist()]
-    return list(zip(entropies, _alternatives(p), strict=True))
+    return list(zip(entropies, _alternatives(p, named), strict=True))
 
 
-def _alternatives(p: torch.Tensor) -> list[Alternatives]:
+def _alternatives(p: torch.Tensor, named: Sequence[Sequence[int]]) -> list[Alternatives]:
     values, ids = p.topk(min(MOST_ALTERNATIVES, p.shape[-1]))
-    return [
-        tuple((token, _rounded(value)) for token, value in zip(row_ids, row, strict=True) if value > 0)
-        for row_ids, row in zip(ids.tolist(), values.tolist(), strict=True)
-    ]
+    found = []
+    for row, (row_ids, row_values) in enumerate(zip(ids.tolist(), values.tolist(), strict=True)):
+        top = [(token, value) for token, value in zip(row_ids, row_values, strict=True) if value > 0]
+        if len(top) == MOST_ALTERNATIVES:  # else what is not listed has no chance
+            missing = sorted(set(named[row] if row < len(named) else ()) - set(row_ids))
+            # A drafter may have fewer ids than the target.
+            top += [(token, float(p[row, token]) if token < p.shape[-1] else 0.0) for token in missing]
+        found.append(tuple((token, _rounded(value)) for token, value in top))
+    return found
 
 
 def _rounded(value: float) -> float:

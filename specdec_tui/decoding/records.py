@@ -41,7 +41,8 @@ class Insight:
     """What both models thought at one position; computed with the clock paused, on request.
 
     Entropies in nats, of the processed distributions; under greedy sampling, where those are one-hot,
-    of the plain softmax. Alternatives: (token id, probability), most probable first, at most ten.
+    of the plain softmax (`chances` tells which). Alternatives: (token id, probability), the ten most
+    probable in order, and behind them the drafted and the drawn token where they are not among these.
     `residual_top`: of the normalised residual that a correction was drawn from; empty where no
     token was resampled, or the rule in force draws from no residual.
     """

@@ -216,11 +216,15 @@ class Run:
         """An insight for each row of scores, where they are wanted. The clock is no longer running."""
         if not self.insight:
             return [None] * len(scores)
-        seen = insights(scores, proposal.rows, greedy=self.sampler.is_greedy)
+        named = [[draft] for draft in proposal.ids] + [[]]
+        if verdict is not None and verdict.emitted is not None:
+            named[verdict.accepted].append(verdict.emitted)
+        seen = insights(scores, proposal.rows, named, greedy=self.sampler.is_greedy)
         if verdict is not None and verdict.accepted < len(proposal.ids) and self.rule.weight is not None:
             at = verdict.accepted
             weight = self.rule.weight(verdict.p[:at], verdict.q[:at])
-            seen[at] = with_residual(seen[at], residual(scores[at], proposal.rows[at], proposal.ids[at], weight))
+            rest = residual(scores[at], proposal.rows[at], proposal.ids[at], weight)
+            seen[at] = with_residual(seen[at], rest, named[at][1:])
         return seen
 
     def _judge(self, proposal: Proposal, scores: torch.Tensor) -> Verdict:

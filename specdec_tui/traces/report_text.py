@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from specdec_tui.decoding.records import Insight, Notice, PrefillDone, RoundVerified, RunEnded, Status, Step, Token
+from specdec_tui.decoding.chances import chances, is_greedy, judgement, kind
+from specdec_tui.decoding.records import (
+    Insight,
+    Notice,
+    PrefillDone,
+    RoundVerified,
+    RunEnded,
+    Status,
+    Step,
+    Token,
+    tokens_of,
+)
 from specdec_tui.traces.export import pairs_of
 from specdec_tui.traces.markup import element, safe, spelled
 from specdec_tui.traces.tokens import ALTERNATIVES, ENTROPIES
@@ -70,8 +81,9 @@ def _pieces(steps: Sequence[Step], names: Mapping[int, str]) -> Iterator[str]:
             if isinstance(record, RunEnded):
                 yield safe("".join(step.texts))
             continue
+        greedy = is_greedy(tokens_of(record))
         for token, text in pairs_of(step):
-            yield _piece(token, text, _told(token, text, place, names))
+            yield _piece(token, text, _told(token, text, place, greedy, names))
 
 
 def _piece(token: Token, text: str, told: str) -> str:
@@ -86,25 +98,23 @@ def _piece(token: Token, text: str, told: str) -> str:
     return f'<span class="{classes}" title="{told}">{safe(text)}</span>'
 
 
-def _told(token: Token, text: str, place: str, names: Mapping[int, str]) -> str:
+def _told(token: Token, text: str, place: str, greedy: bool, names: Mapping[int, str]) -> str:
     fate = f"{GLYPHS[token.status]} {token.status.value}"
     lines = [f"{place} · token {token.position + 1} · {fate}", f"‘{spelled(text)}’ · id {token.id}"]
-    numbers = (("p", token.p), ("q", token.q), ("acceptance", token.acceptance), ("draw", token.draw))
-    known = [f"{name} {value:.4g}" for name, value in numbers if value is not None]
-    if known:
-        lines.append(" · ".join(known))
+    lines += [" · ".join(words) for words in (chances(token, greedy), judgement(token, greedy)) if words]
     if token.insight is not None:
-        lines += _insight(token.insight, names)
+        lines += _insight(token.insight, kind(greedy), names)
     return safe("\n".join(lines)).replace("\n", "&#10;")
 
 
-def _insight(insight: Insight, names: Mapping[int, str]) -> Iterator[str]:
+def _insight(insight: Insight, what_kind: str, names: Mapping[int, str]) -> Iterator[str]:
     entropies = [(name.removesuffix("_entropy"), getattr(insight, name)) for name in ENTROPIES]
     known = [f"{whose} {value:.3f}" for whose, value in entropies if value is not None]
     if known:
-        yield "entropy (nats): " + ", ".join(known)
+        yield f"{what_kind} entropy (nats): " + ", ".join(known)
     for name in ALTERNATIVES:
         pairs = getattr(insight, name)
         if pairs:
             tops = (f"{spelled(names[index]) if index in names else f'#{index}'} {p:.3f}" for index, p in pairs)
-            yield f"{name.removesuffix('_top')}: " + "  ".join(tops)
+            what = "residual max(0, p − q) scaled to sum 1" if name == "residual_top" else name.removesuffix("_top")
+            yield f"{what_kind} {what}: " + "  ".join(tops)

@@ -169,12 +169,21 @@ def test_every_token_says_its_round_place_fate_and_numbers() -> None:
     page = Page(as_html(full_trace()))
     (rejected,) = page.titles("rejected")
     assert rejected.splitlines()[0] == "round 1 · token 3 · ✗ rejected"
-    assert rejected.splitlines()[2] == "p 0.2 · q 0.3333 · acceptance 0.3 · draw 1e-09"
+    assert rejected.splitlines()[2] == "processed p 0.200 · processed q 0.333"
+    assert rejected.splitlines()[3].endswith("= 0.30 · draw 0.00 < 0.30: rejected")
     accepted = page.titles("accepted")[0]
-    assert "entropy (nats): target 0.300, drafter 0.000" in accepted
-    assert "target: ·the 0.600" in accepted and "drafter:" in accepted
+    assert "processed entropy (nats): target 0.300, drafter 0.000" in accepted
+    assert "processed target: ·the 0.600" in accepted and "processed drafter:" in accepted
     assert page.titles("sampled")[0].startswith("prefill · token 1 · › sampled")
     assert "(half precision)" not in page.text and "half precision" in page.text
+
+
+def test_a_greedy_round_says_what_is_raw() -> None:
+    token = Token(1, Status.SAMPLED, 0, 1.0, insight=Insight(1.2, target_top=((1, 0.553), (2, 0.25))))
+    events = (Step("target", RunStarted("target", 3, 4, 9)), Step("target", PrefillDone(token, 0.1), (" a",)))
+    (title,) = Page(as_html(trace_of(events))).titles("sampled")
+    assert "raw p 0.553 → greedy 1" in title and "raw entropy (nats): target 1.200" in title
+    assert "raw target: ·a 0.553" in title and "processed" not in title
 
 
 def test_alternatives_without_a_known_text_show_their_id() -> None:

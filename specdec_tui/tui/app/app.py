@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
+from textual.geometry import Region
 from textual.message import Message
 from textual.notifications import SeverityLevel
 from textual.timer import Timer
@@ -57,7 +58,6 @@ from specdec_tui.tui.terminal.terminal import leaving_when_told, log_file, scree
 from specdec_tui.tui.tokens.cursor_pane import CursorPane
 from specdec_tui.tui.tokens.legend import Legend
 
-BESIDE = 120  # columns from which the inspector stands beside the panes
 SECOND_PRESS_SECONDS = 3.0
 LONGEST_TIMER = 3600.0
 
@@ -83,7 +83,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     CSS_PATH = _stylesheet()
     ENABLE_COMMAND_PALETTE = False
     ESCAPE_TO_MINIMIZE = False  # it is one of the steps out
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-medium"), (BESIDE, "-broad"), (WIDE, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-medium"), (WIDE, "-wide")]
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, ANYWHERE)]
 
     def __init__(
@@ -192,6 +192,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def on_descendant_focus(self) -> None:
         self.show_keys()
+        self.inspection.settle()
 
     def on_descendant_blur(self) -> None:
         self.show_keys()
@@ -315,12 +316,22 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.prompt_box.take_up(prompt)
         self.prompt_box.focus()
 
-    def open_panel(self, beside: StrategyPane) -> Inspector:
-        panel = Inspector()
-        self.table.display = self.table.display and self.size.width >= BESIDE
-        self.body.mount(panel)
-        self.call_after_refresh(self.grid.scroll_to_widget, beside, animate=False)
-        return panel
+    @property
+    def room_for_panel(self) -> tuple[Region, int]:
+        if (pane := self.screen_stack[0].maximized) is not None:
+            return pane.region, pane.region.bottom
+        covered = self.prompt_box if self.prompt_box.has_focus else self.footer
+        return self.grid.region, covered.region.y
+
+    def go_into(self, pane: StrategyPane) -> None:
+        self.grid.go_to(pane.strategy)
+
+    def leave_panes(self) -> None:
+        if self.grid.focused is not None:
+            self.screen.set_focus(None)
+
+    def put_up(self, panel: Inspector) -> None:
+        self.screen_stack[0].mount(panel)
 
     def load(self, choice: ModelChoice) -> None:
         self.notices.clear()  # why the last load failed

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from textual.geometry import Region
 from textual.notifications import SeverityLevel
+from textual.widget import Widget
 
 from specdec_tui.tui.inspector.panel import Inspector
+from specdec_tui.tui.inspector.place import stand
 from specdec_tui.tui.panes.pane import StrategyPane
 
 
@@ -25,11 +28,22 @@ class InspectionScreen(Protocol):
     def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
         """Tell a person."""
 
-    def minimise(self) -> None:
-        """Bring back what a maximised pane hides."""
+    @property
+    def focused(self) -> Widget | None:
+        """What has the focus."""
 
-    def open_panel(self, beside: StrategyPane) -> Inspector:
-        """Make room for the inspector and keep that pane in sight."""
+    @property
+    def room_for_panel(self) -> tuple[Region, int]:
+        """Where panes are, and down to which row the inspector may reach."""
+
+    def go_into(self, pane: StrategyPane) -> None:
+        """Give a pane the focus and bring it into sight."""
+
+    def leave_panes(self) -> None:
+        """Take the focus away from them."""
+
+    def put_up(self, panel: Inspector) -> None:
+        """Show the inspector over everything."""
 
 
 class Inspection:
@@ -38,15 +52,16 @@ class Inspection:
     def __init__(self, screen: InspectionScreen) -> None:
         self._screen = screen
         self.panel: Inspector | None = None
+        self._came_from_outside = False
 
     def toggle(self) -> None:
         """Inspect the last token of the current pane, or stop inspecting it."""
         pane = self._screen.current_pane
         if pane.inspecting:
-            pane.close_inspector()
+            self.close()
         elif pane.run_log.last() is not None:
-            self._screen.minimise()
-            pane.focus(scroll_visible=False)  # its animation would end where the pane no longer is
+            self._came_from_outside = self._screen.focused is not pane
+            self._screen.go_into(pane)
             pane.inspect()
         else:
             self._screen.say("Nothing to inspect yet: run a prompt first")
@@ -56,6 +71,8 @@ class Inspection:
         inspected = [pane for pane in self._screen.all_panes if pane.inspecting]
         for pane in inspected:
             pane.close_inspector()
+        if inspected and self._came_from_outside:
+            self._screen.leave_panes()
         return bool(inspected)
 
     def move_to(self, pane: StrategyPane) -> None:
@@ -76,8 +93,15 @@ class Inspection:
             if other is not pane and other.inspecting:
                 other.close_inspector()
         if self.panel is None:
-            self.panel = self._screen.open_panel(pane)
+            self.panel = Inspector(self._place)
+            self._screen.put_up(self.panel)
         self.panel.show(pane, pane.strategy)
+        self.panel.call_after_refresh(self.panel.stand)
+
+    def settle(self) -> None:
+        """The focus has moved: the panel covers no prompt that is written."""
+        if self.panel is not None and self.panel.is_mounted:
+            self.panel.stand()
 
     def turn(self, by: int) -> None:
         """The next page of the panel (1), or the one before (-1)."""
@@ -85,7 +109,16 @@ class Inspection:
             page = max(1, self.panel.size.height - 1)
             self.panel.scroll_relative(y=by * page, animate=False)
 
+    def _place(self, now: Region) -> Region:
+        """Where the panel stands, told where it stands now."""
+        pane = next((pane for pane in self._screen.all_panes if pane.inspecting), None)
+        if pane is None:
+            return now
+        panes, bottom = self._screen.room_for_panel
+        return stand(panes, bottom, pane.region.intersection(panes), pane.cursor_row, now)
+
     def _close(self) -> None:
         if self.panel is not None and not any(pane.inspecting for pane in self._screen.all_panes):
             self.panel.remove()
             self.panel = None
+            self._came_from_outside = False

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import Callable
+
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.geometry import Region
 from textual.widgets import Static
 
 from specdec_tui.tui.inspector.text import Look, inspector_lines
@@ -14,16 +18,33 @@ from specdec_tui.tui.tokens.cursor_pane import CursorPane
 
 
 class Inspector(VerticalScroll, can_focus=False):
-    """Docked beside the panes, or below them where the screen is narrow."""
+    """Lies over the panes, where `place` says when given where it is now."""
 
-    def __init__(self) -> None:
+    DEFAULT_CLASSES = "-textual-system"  # what is shown over a maximised pane too
+
+    def __init__(self, place: Callable[[Region], Region]) -> None:
         super().__init__(id="inspector")
         self._look: Look | None = None
+        self._place = place
+        self._stands = Region()
         self._body = Static(markup=False)
-        self.border_subtitle = "esc closes"
+        self.border_subtitle = "← → token · [ ] round · PgDn more · esc closes"
 
     def compose(self) -> ComposeResult:
         yield self._body
+
+    def on_mount(self) -> None:
+        self.stand()
+        self.screen.screen_layout_refresh_signal.subscribe(self, lambda _: self.stand())
+
+    def stand(self) -> None:
+        """Go where the panel belongs now."""
+        place = self._place(self._stands)
+        if place != self._stands:
+            self._stands = place
+            self.styles.offset = place.offset
+            self.styles.width, self.styles.height = place.size
+            self.set_class(place.height < 10, "-low")
 
     def show(self, pane: CursorPane, name: str) -> None:
         """Show the token under a pane's cursor."""
@@ -32,7 +53,8 @@ class Inspector(VerticalScroll, can_focus=False):
         self._look = None
         if place is not None and log.holds(place):
             row = log.rows[place.row]
-            self._look = Look(row.record, row.tokens[place.token], log.text(place), log.alternatives)
+            here = {token.id: text for token, text in zip(row.tokens, row.texts, strict=False)}
+            self._look = Look(row.record, row.tokens[place.token], log.text(place), ChainMap(log.alternatives, here))
         self._write()
 
     def on_resize(self, event: events.Resize) -> None:

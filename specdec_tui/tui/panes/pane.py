@@ -49,6 +49,7 @@ from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.tokens.cursor_pane import CursorPane
 from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.rounds_view import RoundsView
+from specdec_tui.tui.tokens.run_log import Place
 from specdec_tui.tui.tokens.token_view import TokenView
 from specdec_tui.tui.tokens.tree_view import TreeView
 
@@ -310,6 +311,21 @@ class StrategyPane(CursorPane, can_focus=True):
         """Say something under the text, in full."""
         self._notes.append(Content.styled(visible(text.strip())[:_LONGEST_NOTE], style))
         self._show_notes()
+
+    def inspect(self, place: Place | None = None) -> None:
+        """Mark a token; where no view shows any, the rounds come first."""
+        if self.cursor_view is None:
+            self.view = "rounds"
+        super().inspect(place)
+
+    @property
+    def cursor_row(self) -> int:
+        """The row of the screen that shows the marked token."""
+        view = self.cursor_view
+        if view is None or self.cursor is None or not (lines := view.lines_of(self.cursor)):
+            return self.region.y
+        shown = view.region
+        return max(shown.y, min(shown.bottom - 1, shown.y + lines[0] - view.scroll_offset.y))
 
     def cycle_view(self) -> None:
         """Go to the next view."""

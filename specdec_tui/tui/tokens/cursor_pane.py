@@ -101,8 +101,10 @@ class CursorPane(Vertical):
             self._point(self.cursor if self.run_log.holds(self.cursor) else last)
 
     def view_changed(self) -> None:
-        """Keep the token in the view that is shown now, or the nearest one it has."""
-        if self.cursor is not None:
+        """Keep the token in the view that is shown now, or the nearest one it has; a view without tokens has none."""
+        if self.inspecting and self.cursor_view is None:
+            self.close_inspector()
+        elif self.cursor is not None:
             self._point(self.cursor)
 
     def _point(self, place: Place | None) -> None:

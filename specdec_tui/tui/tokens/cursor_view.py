@@ -68,7 +68,8 @@ class CursorView(LineView):
         self.cursor = place
         self.held = place is not None
         if place is None:
-            self.following = self.scroll_offset.y >= self.max_scroll_y
+            # Lines that came meanwhile do not count: who was at the end goes on with it.
+            self.following = self.scroll_offset.y + self.size.height >= self.max_scroll_y
         else:
             self.following = False
             changed |= {*self.lines_of(place)}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from specdec_tui.decoding.chances import is_greedy
 from specdec_tui.decoding.records import DraftsProposed, PrefillDone, RoundVerified, Status, Token
 from specdec_tui.tui.tokens.chips import Run, cells_in, chip
 from specdec_tui.tui.tokens.run_log import Row, Shown
@@ -12,7 +11,6 @@ from specdec_tui.tui.tokens.style import GLYPHS
 _GAP = " "
 _NARROW = 50
 _WIDE = 76
-_NO_LESS = 0.0005  # below it an entropy is shown as nothing
 
 
 def round_lines(row: Row, width: int, *, in_rows: bool = False) -> list[list[Run]]:
@@ -28,19 +26,6 @@ def round_lines(row: Row, width: int, *, in_rows: bool = False) -> list[list[Run
         if len(lines := _tokens(row, width, figures)) <= len(shortest):
             return lines
     return shortest
-
-
-def entropies_are_raw(tokens: Sequence[Token]) -> bool:
-    """Whether a round was greedy: then p and q are 0 or 1, and its entropies are those of the plain softmax.
-
-    A processed distribution that gives a token all of its mass has no entropy.
-    """
-    return any(
-        (token.p == 1.0 and (token.insight.target_entropy or 0.0) >= _NO_LESS)
-        or (token.q == 1.0 and (token.insight.drafter_entropy or 0.0) >= _NO_LESS)
-        for token in tokens
-        if token.insight is not None
-    )
 
 
 def _head(record: Shown, width: int) -> str:
@@ -62,7 +47,7 @@ def _tokens(row: Row, width: int, figures: int) -> list[list[Run]]:
     """A round in one sentence. `figures`: 0 none, 1 chance and draw, 2 p and q too, 3 entropies too."""
     head = _head(row.record, width)
     room = max(4, width - len(head))
-    raw = entropies_are_raw(row.tokens)
+    raw = is_greedy(row.tokens)
     lines: list[list[Run]] = [[Run(head, None)]]
     used = 0
     for index, (token, text) in enumerate(zip(row.tokens, row.texts, strict=False)):
@@ -118,7 +103,7 @@ def _short(value: float, digits: int = 2) -> str:
 
 def _insight_rows(row: Row, width: int) -> list[list[Run]]:
     indent, column = (" " * 5, 12) if width < _WIDE else (" " * 9, 16)
-    raw = entropies_are_raw(row.tokens)
+    raw = is_greedy(row.tokens)
     found: list[list[Run]] = []
     for index, (token, text) in enumerate(zip(row.tokens, row.texts, strict=False)):
         if token.insight is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from specdec_tui.decoding.chances import is_greedy
 from specdec_tui.tui.tokens.chips import Run
-from specdec_tui.tui.tokens.round_lines import entropies_are_raw
 from specdec_tui.tui.tokens.rows_view import RowsView
 from specdec_tui.tui.tokens.run_log import Row
 from specdec_tui.tui.tokens.tree_lines import entropy_bar, tree_lines
@@ -16,7 +16,7 @@ class TreeView(RowsView):
     def caption(self) -> str:
         if not any(entropy_bar(token) for token in self._latest):
             return "tree"
-        return f"tree · ▁▅█ {'raw ' * entropies_are_raw(self._latest)}entropy of the target"
+        return f"tree · ▁▅█ {'raw ' * is_greedy(self._latest)}entropy of the target"
 
     def lines_for(self, row: Row, width: int) -> list[list[Run]]:
         return tree_lines(row, width)

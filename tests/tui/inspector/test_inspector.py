@@ -104,6 +104,8 @@ async def test_a_click_on_a_token_selects_it_and_opens_the_inspector(view: str) 
         await pilot.pause()
         shown = pane.cursor_view
         assert shown is not None
+        shown.scroll_home(animate=False)
+        await until(pilot, lambda: shown.scroll_offset.y == 0)
         row, column = next((y, line.index("until")) for y, line in enumerate(painted(shown)) if "until" in line)
         await pilot.click(shown, offset=(column + 1, row))
         await until(pilot, lambda: app.inspection.panel is not None and "until" in told(app), "selected")
@@ -126,27 +128,110 @@ async def test_up_and_down_go_by_lines_in_the_text() -> None:
         assert seen == [0, 1, 2, 1]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (100, 30), (120, 40), (200, 60)])
-async def test_pane_and_inspector_are_both_readable_at_every_size(size: tuple[int, int]) -> None:
+def token_at(pane: StrategyPane) -> tuple[int, int]:
+    """Where on the screen the word `until` stands."""
+    shown = pane.cursor_view
+    assert shown is not None
+    row, column = next((y, line.index("until")) for y, line in enumerate(painted(shown)) if "until" in line)
+    return shown.region.x + column + 1, shown.region.y + row
+
+
+def tells_beside_the_token(app: SpecdecApp, pane: StrategyPane) -> bool:
+    assert app.inspection.panel is not None
+    box = app.inspection.panel.region
+    return not box.y <= pane.cursor_row < box.bottom or not box.overlaps(pane.region.intersection(app.grid.region))
+
+
+SIZES = [(40, 12), (60, 18), (80, 24), (100, 30), (120, 40), (200, 60)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_token_and_what_is_told_of_it_are_both_in_sight_at_every_size(size: tuple[int, int]) -> None:
     app = make_app()
     async with app.run_test(size=size) as pilot:
         pane = await after_a_run(pilot, app)
         await pilot.press("i")
-        await until(pilot, lambda: app.inspection.panel is not None and app.inspection.panel.size.width > 0, "laid out")
-        grid = app.grid
-        await until(pilot, lambda: pane.region.intersection(grid.region).height >= 7, "the pane is in sight")
-        box = app.inspection.panel.region
-        assert not box.overlaps(grid.region)
-        assert (box.x >= grid.region.right) == (size[0] >= 120)
-        assert pane.region.intersection(grid.region).width >= 30
-        assert box.height >= 7 and box.width >= 40
-        assert "resampled" in told(app) or "bonus" in told(app) or "sampled" in told(app)
+        for key in ("home", "right", "down", "end"):
+            await pilot.press(key)
+            await until(pilot, lambda: app.inspection.panel.size.width > 0, "laid out")
+            await until(pilot, lambda: tells_beside_the_token(app, pane), "the token is in sight")
+            box = app.inspection.panel.region
+            assert app.screen.region.contains_region(box) and box.height >= 5 and box.width >= 36
+            assert pane.region.intersection(app.grid.region).width >= 36
         await pilot.press("home")
         assert "prefill" in told(app)
-        assert app.inspection.panel.scroll_offset.y == 0
         if app.inspection.panel.max_scroll_y:
             await pilot.press("pagedown")
             await until(pilot, lambda: app.inspection.panel.scroll_offset.y > 0, "the rest of it")
+
+
+@pytest.mark.parametrize("size", SIZES[2:])
+@pytest.mark.parametrize("view", ["text", "rounds"])
+async def test_a_clicked_token_stays_under_the_mouse_and_no_pane_moves(size: tuple[int, int], view: str) -> None:
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        pane = await after_a_run(pilot, app)
+        pane.view = view
+        app.grid.scroll_to_widget(pane, animate=False)
+        await pilot.pause()
+        pane.cursor_view.scroll_home(animate=False)
+        await until(pilot, lambda: pane.cursor_view.scroll_offset.y == 0)
+        x, y = token_at(pane)
+        before = [shown.region for shown in app.grid.shown], app.table.region
+        await pilot.click(offset=(x, y))
+        await until(pilot, lambda: app.inspection.panel is not None and "until" in told(app), "selected")
+        await until(pilot, lambda: app.inspection.panel.region.height > 1, "laid out")
+        assert token_at(pane) == (x, y)
+        assert ([shown.region for shown in app.grid.shown], app.table.region) == before
+        widget, _ = app.screen.get_widget_at(x, y)
+        assert widget is pane.cursor_view
+
+
+async def test_in_the_charts_the_rounds_come_first_and_charts_end_it() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        pane = await after_a_run(pilot, app)
+        pane.view = "charts"
+        await pilot.press("i")
+        assert pane.view == "rounds" and "".join(marked(pane))
+        pane.view = "charts"
+        await until(pilot, lambda: app.inspection.panel is None and not pane.inspecting, "closed")
+
+
+async def test_inspecting_keeps_the_pane_maximised() -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        pane = await after_a_run(pilot, app)
+        await pilot.press("z", "i")
+        await until(pilot, lambda: app.inspection.panel is not None and app.inspection.panel.region.height > 4, "open")
+        assert app.screen.maximized is pane
+        box = app.inspection.panel.region
+        assert pane.region.contains_region(box) and not box.y <= pane.cursor_row < box.bottom
+        await pilot.press("escape")
+        await until(pilot, lambda: app.inspection.panel is None, "closed")
+        assert app.screen.maximized is pane and app.focused is pane
+
+
+async def test_closing_gives_the_focus_back_to_where_it_was() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await after_a_run(pilot, app)
+        for close in ("i", "escape"):
+            app.screen.set_focus(None)
+            await pilot.press("i")
+            await until(pilot, lambda: app.grid.focused is not None and app.grid.focused.inspecting, "open")
+            await pilot.press(close)
+            await until(pilot, lambda: app.inspection.panel is None, "closed")
+            assert app.focused is None
+
+
+async def test_the_prompt_is_not_covered_while_it_is_written() -> None:
+    app = make_app()
+    async with app.run_test(size=(60, 18)) as pilot:
+        await after_a_run(pilot, app)
+        await pilot.press("i", "home", "slash")
+        await until(pilot, lambda: app.focused is app.prompt_box, "in the prompt")
+        await until(pilot, lambda: not app.inspection.panel.region.overlaps(app.prompt_box.region), "out of its way")
 
 
 async def test_the_cursor_stays_with_its_token_while_the_run_goes_on() -> None:

@@ -14,15 +14,22 @@ TOP = tuple((n, 0.4 / (n + 1)) for n in range(10))
 SEEN = Insight(1.234, 0.987, TOP, tuple((n, 0.3 / (n + 1)) for n in range(3, 13)), TOP[1:3])
 TEXTS = {n: f" word{n}" for n in range(12)} | {5: "[/x]\x1b[31m", 6: "世界" * 9}
 TOKEN = Token(3, Status.REJECTED, 44, 0.3123, 0.7, 0.446, 0.82, SEEN)
-ROUND = RoundVerified(11, (TOKEN,), Token(1, Status.RESAMPLED, 44), 0.008, 0.0301, 0.0002)
+ROUND = RoundVerified(11, (TOKEN,), Token(1, Status.RESAMPLED, 44, 0.2, insight=SEEN), 0.008, 0.0301, 0.0002)
 
 
 def look(token: Token = TOKEN, **changes: object) -> Look:
-    return replace(Look(ROUND, token, " brown", TEXTS), **changes)  # type: ignore[arg-type]
+    """A token that is alone in its round, or the one of `ROUND`."""
+    record = ROUND if token is TOKEN else RoundVerified(11, (token,), None, 0.008, 0.0301, 0.0002)
+    return replace(Look(record, token, " brown", TEXTS), **changes)  # type: ignore[arg-type]
 
 
 def text_of(looked: Look, width: int = 44) -> str:
     return "\n".join("".join(text for text, _ in line) for line in inspector_lines(looked, width))
+
+
+def told(token: Token, **changes: object) -> str:
+    """The facts in one line."""
+    return " ".join(" ".join("".join(text for text, _ in line) for line in facts(look(token, **changes), 44)).split())
 
 
 @pytest.mark.parametrize("width", [44, 76, 160])
@@ -32,24 +39,18 @@ def test_everything_that_is_known_is_told(width: int) -> None:
         "✗ ·brown  id 3",
         "round 12, token 45",
         "rejected:",
-        "p 0.312   q 0.700",
+        "min(1, p/q) = 0.45",
         "draw 0.82 ≥ 0.45: rejected",
     ):
         assert part in text
-    facts_alone = " ".join("".join(text for text, _ in line) for line in facts(look(), min(width, 44)))
-    assert "entropy: target 1.23, drafter 0.99 nats" in facts_alone
+    facts_alone = told(TOKEN)
+    assert "processed p 0.312 processed q 0.700" in facts_alone
+    assert "processed entropy: target 1.23, drafter 0.99 nats" in facts_alone
     assert "draft 8.0, verify 30.1, other 0.2 ms" in facts_alone
-    assert text.count("▸·word3") == 2  # among the alternatives of both
-    for name in ("target", "drafter", "residual"):
-        assert name in text
+    assert text.count("▸✗·word3") == text.count(" ↻·word1") == 1  # each token once, p and q beside each other
+    assert "max(0, p − q) scaled to sum 1" in " ".join(text.split()) or width > 44
     assert "0.400" in text and "#12" in text
     assert "\x1b" not in text and "␛" in text
-
-
-def test_parts_of_a_character_are_told_apart_by_their_ids_and_bars_of_nothing_are_drawn() -> None:
-    seen = Insight(target_top=((1, 0.0), (2, 0.0)))
-    text = text_of(look(replace(TOKEN, insight=seen), alternatives={1: "\N{REPLACEMENT CHARACTER}", 2: ""}))
-    assert "\N{REPLACEMENT CHARACTER}#1" in text and "#2" in text and "█" not in text
 
 
 def test_no_line_is_wider_than_the_panel() -> None:
@@ -64,28 +65,66 @@ def test_the_fate_has_its_colour_and_the_text_is_no_markup() -> None:
     assert any(text.startswith("rejected:") and style == "$token-rejected" for text, style in parts)
 
 
+def test_under_greedy_sampling_raw_and_processed_are_told_apart() -> None:
+    seen = Insight(1.55, 0.9, ((7, 0.553), (8, 0.2)), ((7, 0.412), (9, 0.3)))
+    text = told(Token(7, Status.ACCEPTED, 3, 1.0, 1.0, 1.0, None, seen))
+    assert "raw p 0.553 → greedy 1" in text and "raw q 0.412 → greedy 1" in text
+    assert "raw entropy: target 1.55, drafter 0.90 nats" in text
+    assert "greedy: the target's best token is this one" in text
+    assert "processed" not in text and "1.000" not in text and "distribution" not in text
+
+
+def test_what_greedy_refused_has_its_raw_chance_or_the_bound_of_it() -> None:
+    top = tuple((n, 0.5 / 2**n) for n in range(10))
+    text = told(Token(77, Status.REJECTED, 3, 0.0, 1.0, 0.0, None, Insight(1.0, 0.5, top, ((77, 0.9), (1, 0.1)))))
+    assert "raw p below 9.8e-04 → greedy 0" in text or "raw p below 0.001 → greedy 0" in text
+    assert "raw q 0.900 → greedy 1" in text
+    assert "the target's best token is another one" in text
+
+
+def test_a_draw_says_what_it_was_compared_with() -> None:
+    text = told(Token(1, Status.ACCEPTED, 0, 0.6, 0.5, 1.0, 0.31))
+    assert "accept with min(1, p/q) = 1.00 draw 0.31 < 1.00: accepted" in text
+
+
+def test_the_chance_of_a_block_is_not_called_min_1_p_over_q() -> None:
+    text = told(Token(1, Status.ACCEPTED, 0, 0.2, 0.5, 0.9, 0.3))
+    assert "min(1, p/q)" not in text and "its block's chance = 0.90" in text
+
+
+def test_a_token_that_was_never_judged_has_no_chance_to_be_accepted() -> None:
+    text = told(Token(1, Status.UNVERIFIED, 3, 0.5, 0.4, 1.0, None))
+    assert "never judged" in text and "with the refused draft in it" in text
+    assert "1.000" not in text and "accept with" not in text and "min(" not in text
+
+
 def test_a_draw_and_the_chance_it_was_compared_with_never_look_equal() -> None:
-    text = text_of(look(Token(1, Status.ACCEPTED, 0, 0.5, 0.5, 0.77234, 0.77171)))
-    assert "draw 0.7717 < 0.7723: accepted" in text or "draw 0.772 < 0.772" not in text
-    assert "accepted" in text
+    text = told(Token(1, Status.ACCEPTED, 0, 0.5, 0.64741, 0.77231, 0.77171))
+    assert "draw 0.7717 < 0.7723: accepted" in text
 
 
 def test_a_draft_that_a_later_one_kept_is_explained() -> None:
-    assert "0.90 ≥ 0.40: kept by a later draft" in text_of(look(Token(1, Status.ACCEPTED, 0, 0.2, 0.5, 0.4, 0.9)))
+    assert "0.90 ≥ 0.40: kept by a later draft" in told(Token(1, Status.ACCEPTED, 0, 0.2, 0.5, 0.4, 0.9))
 
 
-def test_what_is_unknown_is_left_out_and_insight_is_named_once() -> None:
+def test_coupled_drafts_are_kept_without_a_chance() -> None:
+    text = told(Token(1, Status.ACCEPTED, 0, 0.2, 0.5))
+    assert "kept when the target's own draw is the same" in text
+
+
+def test_without_insight_one_line_says_how_to_get_it_and_the_rest_is_there() -> None:
     text = text_of(look(Token(1, Status.BONUS, 3, 0.5)))
-    assert " ".join(text.split()).endswith(HINT)
-    for part in ("q ", "draw", "entropy:", "target\n"):
-        assert part not in text.split("clock")[0].replace("acceptance", "")
+    assert text.splitlines()[-1] == HINT
+    assert "processed p 0.500" in text and "clock" in text
+    for part in ("q ", "draw", "entropy:"):
+        assert part not in text.split("clock")[0]
 
 
 def test_a_drafter_without_a_distribution_is_certain() -> None:
     token = Token(1, Status.ACCEPTED, 3, 0.5, 1.0, 0.5, 0.2, Insight(1.0, None, TOP))
-    text = text_of(look(token))
-    assert "q = 1: greedy, or a drafter without a" in text
-    assert "drafter  " not in text and "drafter\n" not in text.replace("a drafter", "")
+    assert "q = 1: a drafter without a distribution" in told(token)
+    rows = [line for line in text_of(look(token)).splitlines() if "word" in line]
+    assert rows[0].startswith("▸✓·word1") and " 1.000 " in rows[0] and rows[1].split()[-1] == "0"
 
 
 def test_prefill_and_pending_drafts_have_words_of_their_own() -> None:
