@@ -39,14 +39,14 @@ class Kind:
     choices: tuple[str, ...] = ()
 
 
-def _whole(low: int, high: int) -> Kind:
+def _whole(low: int, high: int, allowed: str = "") -> Kind:
     def parse(text: str) -> int:
         value = int(text)
         if not low <= value <= high:
             raise ValueError
         return value
 
-    return Kind(parse, f"a whole number from {low} to {high}")
+    return Kind(parse, allowed or f"a whole number from {low} to {high}")
 
 
 def _real(low: float, high: float, *, above: bool = False) -> Kind:
@@ -114,7 +114,9 @@ class Settings:
     temperature: float = _setting(0.7, _real(0, 5), "sampling temperature (0 is greedy)")
     top_k: int = _setting(50, _whole(0, 1_000_000), "keep the k most probable tokens (0: all)")
     top_p: float = _setting(0.9, _real(0, 1, above=True), "keep the smallest set of this probability")
-    seed: int = _setting(42, _whole(0, 2**63 - 1), "random seed, the same for every strategy")
+    seed: int = _setting(
+        42, _whole(0, 2**63 - 1, "a whole number from 0 up, below 2^63"), "random seed, the same for every strategy"
+    )
     rule: str = _setting("rejection", _choice(*RULES), "verification rule (skip-adjustment is lossy)")
     schedule: str = _setting(
         "interleaved",

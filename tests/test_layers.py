@@ -21,13 +21,14 @@ LAYERS = [
     {"traces", "benchmark"},
     {"decoding"},
     {"backends"},
-    {"settings", "data_folder", ""},
+    {"settings", "data_folder", "glossary", ""},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 LIGHT = [
     "specdec_tui",
     "specdec_tui.cli",
     "specdec_tui.settings",
+    "specdec_tui.glossary",
     "specdec_tui.session",
     "specdec_tui.strategy_run",
     "specdec_tui.traces.report",

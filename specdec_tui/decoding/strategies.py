@@ -30,7 +30,6 @@ class Strategy:
     """One row: `runs_on` says which model plays the target, `needs_drafter` that a drafter must be loaded."""
 
     name: str
-    help: str
     build: Callable[[Parts], Drafter | None]
     needs_drafter: bool = False
     runs_on: str = "target"
@@ -60,11 +59,11 @@ def _lookup(parts: Parts) -> LookupDrafter:
 STRATEGIES = {
     row.name: row
     for row in (
-        Strategy("target", "the target alone, one token per pass: the baseline", _nothing),
-        Strategy("drafter", "the drafter alone: how fast and how different it is", _nothing, True, "drafter"),
-        Strategy("speculative", "the drafter model drafts, the target verifies", _model, True),
-        Strategy("ngram", "counts of what followed before draft, the target verifies", _ngram),
-        Strategy("lookup", "drafts copied from the text so far, the target verifies", _lookup),
+        Strategy("target", _nothing),
+        Strategy("drafter", _nothing, needs_drafter=True, runs_on="drafter"),
+        Strategy("speculative", _model, needs_drafter=True),
+        Strategy("ngram", _ngram),
+        Strategy("lookup", _lookup),
     )
 }
 

@@ -16,6 +16,7 @@ from specdec_tui.decoding.figures import (
 )
 from specdec_tui.decoding.records import Checked, EndReason, Lossless, LosslessStatus, Step
 from specdec_tui.decoding.reliability import reliability
+from specdec_tui.glossary import FIGURES
 from specdec_tui.traces.export import steps_of
 from specdec_tui.traces.format import Trace
 from specdec_tui.traces.markup import element, safe, table
@@ -56,9 +57,9 @@ _DEFINITIONS = (
     "own plain rounds say and what was measured. clock: whether passes that must take the same did. "
     "predicted: what the acceptance at each place of a round and the time of its parts let one expect "
     "(off by: measured / predicted − 1). "
-    "α: accepted drafts of those judged. τ: new tokens per target pass. wasted: drafts that were not kept. "
-    "c: time of a draft in plain target steps. v: time of a full round's target pass in plain target steps. "
-    "Rounds and tokens count from 1."
+    "wasted: drafts that were not kept. "
+    + " ".join(f"{letter}: {meaning}." for letter, meaning in FIGURES.items())
+    + " Rounds and tokens count from 1."
 )
 
 

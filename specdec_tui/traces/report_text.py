@@ -16,28 +16,19 @@ from specdec_tui.decoding.records import (
     Token,
     tokens_of,
 )
+from specdec_tui.glossary import FATES
 from specdec_tui.traces.export import pairs_of
 from specdec_tui.traces.markup import element, safe, spelled
 from specdec_tui.traces.tokens import ALTERNATIVES, ENTROPIES
 
-# In the order of the legend; the app's glyphs, so that no fate is told by colour alone.
-GLYPHS = {
-    Status.ACCEPTED: "✓",
-    Status.RESAMPLED: "↻",
-    Status.BONUS: "+",
-    Status.SAMPLED: "›",
-    Status.REJECTED: "✗",
-    Status.UNVERIFIED: "○",
-    Status.PENDING: "?",
-}
-MEANINGS = {
-    Status.ACCEPTED: "a draft that the target kept",
-    Status.RESAMPLED: "the correction in place of a rejected draft",
-    Status.BONUS: "the extra token of a fully accepted round",
-    Status.SAMPLED: "a plain draw of the target",
-    Status.REJECTED: "a draft that the target refused",
-    Status.UNVERIFIED: "drafted behind a rejection, never judged",
-}
+_ORDER = (
+    Status.ACCEPTED,
+    Status.RESAMPLED,
+    Status.BONUS,
+    Status.SAMPLED,
+    Status.REJECTED,
+    Status.UNVERIFIED,
+)
 _LOST = (Status.REJECTED, Status.UNVERIFIED, Status.PENDING)
 
 
@@ -60,14 +51,13 @@ def notices_of(steps: Sequence[Step]) -> str:
 
 
 def legend() -> str:
-    return element(
-        "p",
-        *(
-            element("span", element("b", f"{GLYPHS[fate]} {fate.value}", class_=fate.value), f" {safe(meaning)}") + " "
-            for fate, meaning in MEANINGS.items()
-        ),
-        class_="legend",
-    )
+    found = []
+    for fate in _ORDER:
+        glyph, meaning = FATES[fate]
+        found.append(
+            element("span", element("b", f"{glyph} {fate.value}", class_=fate.value), f" {safe(meaning)}") + " "
+        )
+    return element("p", *found, class_="legend")
 
 
 def _pieces(steps: Sequence[Step], names: Mapping[int, str]) -> Iterator[str]:
@@ -99,7 +89,7 @@ def _piece(token: Token, text: str, told: str) -> str:
 
 
 def _told(token: Token, text: str, place: str, greedy: bool, names: Mapping[int, str]) -> str:
-    fate = f"{GLYPHS[token.status]} {token.status.value}"
+    fate = f"{FATES[token.status][0]} {token.status.value}"
     lines = [f"{place} · token {token.position + 1} · {fate}", f"‘{spelled(text)}’ · id {token.id}"]
     lines += [" · ".join(words) for words in (chances(token, greedy), judgement(token, greedy)) if words]
     if token.insight is not None:

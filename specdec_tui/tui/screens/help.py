@@ -1,15 +1,19 @@
-"""f1: keys, commands and settings, written from the same tables as everything else."""
+"""Help: the idea and its words, then keys, commands and settings from the same tables as everything else."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from textwrap import wrap
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from specdec_tui.glossary import FATES, FIGURES, IDEA
 from specdec_tui.settings import FIELDS, flag_of
 from specdec_tui.tui.commands.dialog import Dialog
 from specdec_tui.tui.commands.table import ANYWHERE, APP, COMMANDS, FIND, INSPECT, PROMPT, SIDE_BAR, key_names
@@ -17,31 +21,73 @@ from specdec_tui.tui.commands.table import ANYWHERE, APP, COMMANDS, FIND, INSPEC
 _SCOPES = {
     PROMPT: "In the prompt box",
     ANYWHERE: "Anywhere",
-    APP: "Outside the prompt box (escape leaves it, / goes back)",
-    INSPECT: "While a token is inspected (i, or a click on a token)",
+    APP: "Outside the prompt box (esc leaves it, / returns)",
+    INSPECT: "While a token is inspected (i, or a click)",
     FIND: "While text is looked for (f)",
     SIDE_BAR: "In the side bar (s)",
 }
+# One round of four drafts: what each model says, and what is left.
+_ROUND = (
+    ("the drafter guesses", (("pending", "the"), ("pending", "theory"), ("pending", "of"), ("pending", "light"))),
+    ("the target checks", (("accepted", "the"), ("rejected", "theory"), ("unverified", "of"), ("unverified", "light"))),
+    ("the text gets", (("accepted", "the"), ("resampled", "concept"))),
+)
+_LEAST_WIDTH = 24
+_WIDEST = 96
 
 
-def help_text() -> Content:
-    """The whole help as text."""
-    lines: list[Content] = []
+def help_text(width: int = 80) -> Content:
+    """The whole help as lines of at most `width` cells; what does not fit goes on under its own column."""
+    lines = [*_about(width), Content("")]
     for scope, title in _SCOPES.items():
-        lines += [Content.styled(title, "bold $text-primary")]
-        for command in COMMANDS:
-            if command.scope == scope and command.keys:
-                lines.append(_line(" ".join(key_names(command)), 10, command.help))
-        lines.append(Content(""))
-    lines += [Content.styled("Settings: ctrl+p, then a name and a value", "bold $text-primary")]
-    for name, field in FIELDS.items():
-        word = field.metadata.get("palette", flag_of(name))
-        lines.append(_line(word, 18, f"{field.metadata['help']}: {field.metadata['kind'].allowed}"))
-    return Content("\n").join(lines)
+        keys = [(" ".join(key_names(c)), c.help) for c in COMMANDS if c.scope == scope and c.keys]
+        lines += [_title(title), *_table(keys, width), Content("")]
+    lines.append(_title("Settings: ctrl+p, then a name and a value"))
+    rows = [
+        (field.metadata.get("palette", flag_of(name)), f"{field.metadata['help']}: {field.metadata['kind'].allowed}")
+        for name, field in FIELDS.items()
+    ]
+    return Content("\n").join([*lines, *_table(rows, width)])
 
 
-def _line(left: str, width: int, right: str) -> Content:
-    return Content.assemble("  ", (left.ljust(width), "bold"), " ", right)
+def _about(width: int) -> list[Content]:
+    """The first page: the idea, one round of it, the letters, the fates."""
+    lines = [_title("What this is about"), *(Content("  " + line) for line in wrap(IDEA, max(_LEAST_WIDTH, width - 2)))]
+    lines.append(Content(""))
+    for who, tokens in _ROUND:
+        parts: list[str | tuple[str, str]] = [(f"  {who:<20}" if width >= 64 else f"  {who}:\n    ", "$text-muted")]
+        for fate, word in tokens:
+            parts += [(f"{FATES[fate][0]} {word}", f"$token-{fate}"), "  "]
+        lines += Content.assemble(*parts).split("\n")
+    lines += [Content(""), _title("Letters"), *_table(FIGURES.items(), width)]
+    lines += [Content(""), _title("What becomes of a token")]
+    for fate, (glyph, meaning) in FATES.items():
+        lines += _hanging((f"{glyph} {fate}", f"$token-{fate}"), 12, meaning, width)
+    return lines
+
+
+def _title(text: str) -> Content:
+    return Content.styled(text, "bold $text-primary")
+
+
+def _table(rows: Iterable[tuple[str, str]], width: int) -> list[Content]:
+    rows = list(rows)
+    left = max(len(word) for word, _ in rows)
+    return [line for word, text in rows for line in _hanging((word, "bold"), left, text, width)]
+
+
+def _hanging(word: tuple[str, str], left: int, text: str, width: int) -> list[Content]:
+    """A word in a column of `left` cells, and its text beside it."""
+    first, *others = wrap(text, max(_LEAST_WIDTH, width - left - 4)) or [""]
+    head = Content.assemble("  ", (word[0].ljust(left), word[1]), "  ", first)
+    return [head, *(Content(" " * (left + 4) + line) for line in others)]
+
+
+class HelpText(Static):
+    """The help in the width there is."""
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.update(help_text(min(event.size.width, _WIDEST)))
 
 
 class HelpScreen(Dialog[None]):
@@ -52,5 +98,5 @@ class HelpScreen(Dialog[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help") as box:
             box.border_title = "Help"
-            box.border_subtitle = "escape closes"
-            yield Static(help_text())
+            box.border_subtitle = "↓ keys and settings · escape closes"
+            yield HelpText(help_text(), markup=False)

@@ -6,16 +6,9 @@ from rich.style import Style
 from textual.widget import Widget
 
 from specdec_tui.decoding.records import Status
+from specdec_tui.glossary import FATES
 
-GLYPHS: dict[Status, str] = {
-    Status.ACCEPTED: "✓",
-    Status.REJECTED: "✗",
-    Status.UNVERIFIED: "○",
-    Status.RESAMPLED: "↻",
-    Status.BONUS: "+",
-    Status.SAMPLED: "›",
-    Status.PENDING: "?",
-}
+GLYPHS: dict[Status, str] = {status: FATES[status][0] for status in Status}
 
 TOKEN_CLASSES: dict[Status, str] = {status: f"token--{status.value}" for status in Status}
 

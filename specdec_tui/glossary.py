@@ -1,0 +1,41 @@
+"""What the words, signs and figures mean, told once: for the help, the empty panes and the HTML report."""
+
+from __future__ import annotations
+
+IDEA = (
+    "A language model writes one token per pass, and a pass of a big model is slow because all its weights are read. "
+    "So a small model, the drafter, guesses the next γ tokens, and the big one, the target, checks them in one pass. "
+    "Guesses that it would have written itself are kept, the first that it would not is replaced, the rest is dropped: "
+    "the text is exactly the target's. "
+    "How much faster that is depends on how many guesses are kept and on what guessing and checking cost, "
+    "and that is what the panes compare."
+)
+"""Speculative decoding in four sentences."""
+
+FIGURES = {
+    "γ": "draft tokens a round",
+    "α": "acceptance rate: accepted drafts of those judged",
+    "τ": "new tokens per target pass: at most γ + 1",
+    "c": "time of a draft in plain target steps",
+    "v": "time of a full round's target pass in plain target steps: 1 where checking γ tokens costs no more than one",
+}
+"""The letters of the panes. Their formulas are in `decoding/figures.py`."""
+
+FATES = {
+    "accepted": ("✓", "a draft that the target kept"),
+    "rejected": ("✗", "a draft that the target refused"),
+    "unverified": ("○", "drafted behind a rejection, never judged"),
+    "resampled": ("↻", "the correction in place of a rejected draft"),
+    "bonus": ("+", "the extra token of a fully accepted round"),
+    "sampled": ("›", "a plain draw of the target"),
+    "pending": ("?", "drafted, not judged yet"),
+}
+"""What becomes of a token: its glyph and its meaning, in the order of legends."""
+
+STRATEGIES = {
+    "target": "the target alone, one token per pass: the baseline",
+    "drafter": "the drafter alone: how fast and how different it is",
+    "speculative": "the drafter model guesses γ tokens, the target checks them in one pass",
+    "ngram": "guesses what most often followed the last words here, the target checks it in one pass",
+    "lookup": "copies what followed the last words earlier in the text, the target checks it in one pass",
+}
