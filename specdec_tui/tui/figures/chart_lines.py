@@ -172,7 +172,8 @@ def _row(label: str, bar: Line, value: str, word: str, ink: Ink, tail: Line, wid
     """Label with the bar's scale, bar, number, word, and the same of the window, in columns."""
     label = label if bar else label.partition(" ")[0]
     line: Line = [(label.ljust(_LABEL), Ink.LABEL), *bar]
-    line += [((value + "," * bool(word)).rjust(_VALUE), ink), (f" {word}".ljust(_WORD), ink)]
+    comma = "," * (bool(word) and bool(tail))
+    line += [(f" {value}{comma}".rjust(_VALUE), ink), (f" {word}".ljust(_WORD), ink)]
     return line + tail if cells(line) + _TAIL <= width else line
 
 

@@ -161,6 +161,7 @@ def figure_lines(
     found = None if is_target else standing(figures, baseline)
     if found is not None and found.is_disturbed:  # what is predicted comes from the same clocks
         cost = [[("r repeats", "$text-accent")]] if figures.end is not None else []
+        cost.append([(found.reason, QUIET)])
     else:
         cost = [] if is_target else cost_groups(figures, baseline, width if has_room else 0)
     if beside_gauges:
