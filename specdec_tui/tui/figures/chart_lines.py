@@ -129,10 +129,10 @@ def _speedup(figures: RunFigures, window: RunFigures, baseline: RunFigures | Non
     if baseline is None or found is None:
         why = "no run of the target to compare with" if baseline is None else "no rounds of the target yet"
         return [("speedup".ljust(_LABEL), Ink.LABEL), (why, Ink.LABEL)]
-    top = max(scale.speedup, found.top)
+    top = max(scale.speedup, found.ratio)
     ink = _SPEEDUP_INKS.get(found.verdict, Ink.VALUE)
-    if found.is_disturbed and found.low is not None:
-        bar = gauge(found.low / top, _room(width), ink, 1 / top, found.top / top)
+    if found.is_disturbed and found.low is not None and found.high is not None:
+        bar = gauge(found.low / top, _room(width), ink, 1 / top, found.high / top)  # hatched to its end: or more
     else:
         bar = gauge(found.ratio / top, _room(width), ink, 1 / top)
     now = None if found.is_disturbed else speedup(baseline, window)

@@ -33,11 +33,6 @@ class Standing:
         return self.verdict is Verdict.DISTURBED
 
     @property
-    def top(self) -> float:
-        """The largest speedup that is shown of it."""
-        return self.high if self.is_disturbed and self.high is not None else self.ratio
-
-    @property
     def text(self) -> str:
         """The ratio; of a disturbed run its interval alone."""
         if self.is_disturbed and self.low is not None and self.high is not None:

@@ -79,7 +79,7 @@ def speedup_parts(found: Standing, recomputes: bool = False, label: str = "") ->
 
 
 def speed_groups(
-    figures: RunFigures, baseline: RunFigures | None, is_target: bool, label: str = ""
+    figures: RunFigures, baseline: RunFigures | None, found: Standing | None, is_target: bool, label: str = ""
 ) -> list[list[Part]]:
     """What a run has achieved so far, most important group first; nothing before it has a speed."""
     rate = figures.decode_tokens_per_second
@@ -88,8 +88,8 @@ def speed_groups(
     groups: list[list[Part]] = [[(speed_text(rate), "bold"), (" tok/s", QUIET)]]
     if is_target:
         groups.append([("baseline", QUIET)])
-    elif baseline is not None and (found := standing(figures, baseline)) is not None:
-        groups.append(speedup_parts(found, baseline.recomputes, label))
+    elif found is not None:
+        groups.append(speedup_parts(found, baseline is not None and baseline.recomputes, label))
     if figures.acceptance_rate is not None:
         groups.append([("α ", QUIET), (f"{figures.acceptance_rate:.2f}", "bold")])
     if figures.drafted and figures.tokens_per_target_call is not None:
@@ -156,9 +156,9 @@ def figure_lines(
 
     In a row of its own stands what one should expect of the run. `beside_gauges`: what these say is left out.
     """
-    speed = speed_groups(figures, baseline, is_target, label)
-    has_room = rows > 1 or beside_gauges
     found = None if is_target else standing(figures, baseline)
+    speed = speed_groups(figures, baseline, found, is_target, label)
+    has_room = rows > 1 or beside_gauges
     if found is not None and found.is_disturbed:  # what is predicted comes from the same clocks
         cost = [[("r repeats", "$text-accent")]] if figures.end is not None else []
         cost.append([(found.reason, QUIET)])
