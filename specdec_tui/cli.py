@@ -146,8 +146,19 @@ def _add_settings(
             text = f"{f.metadata['help']}: {kind.allowed}" + (f" ({default})" if default else "")
             text = text.replace("%", "%%")
             if kind is SWITCH:
+                # Both ways of a flag: `--cache off` as in palette and config file, and `--no-cache`.
+                flag, fixed = flag_of(f.name), None if own is None else format_value(own)
+                shown = f"{text}; --no-{flag} is off"
                 group.add_argument(
-                    f"--{flag_of(f.name)}", action=argparse.BooleanOptionalAction, default=own, help=text, dest=f.name
+                    f"--{flag}", nargs="?", const="on", default=fixed, metavar="on|off", help=shown, dest=f.name
+                )
+                group.add_argument(
+                    f"--no-{flag}",
+                    action="store_const",
+                    const="off",
+                    default=default,
+                    help=argparse.SUPPRESS,
+                    dest=f.name,
                 )
             else:
                 group.add_argument(f"--{flag_of(f.name)}", metavar="VALUE", default=None, help=text, dest=f.name)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from specdec_tui import __version__, cli
-from specdec_tui.settings import FIELDS, flag_of
+from specdec_tui.settings import FIELDS, Settings, flag_of
 
 
 @pytest.fixture(autouse=True)
@@ -139,3 +139,31 @@ def test_bench_measures_without_insight_unless_it_is_asked_for(
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("--version") == 0
     assert capsys.readouterr().out.strip() == f"specdec-tui {__version__}"
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (["--ignore-eos"], True),
+        (["--ignore-eos", "on"], True),
+        (["--ignore-eos", "true"], True),
+        (["--ignore-eos", "off"], False),
+        (["--ignore-eos=no"], False),
+        (["--no-ignore-eos"], False),
+        (["--ignore-eos", "--gamma", "3"], True),
+        (["--no-ignore-eos", "--ignore-eos"], True),
+    ],
+)
+def test_a_switch_takes_a_value_or_none(words: list[str], value: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Settings] = []
+    monkeypatch.setattr(
+        "specdec_tui.benchmark.command.bench", lambda engine, settings, *given, **more: seen.append(settings) or 0
+    )
+    assert status_of("bench", *words) == 0
+    assert seen[0].ignore_eos is value
+
+
+@pytest.mark.parametrize("words", [["--cache", "maybe"], ["--no-cache", "on"]])
+def test_a_bad_value_of_a_switch_is_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("bench", *words) == 2
+    assert len(capsys.readouterr().err.strip().split("\n")) == 1

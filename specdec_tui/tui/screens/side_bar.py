@@ -10,11 +10,12 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, VerticalScroll
-from textual.events import DescendantBlur
+from textual.events import DescendantBlur, DescendantFocus
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Checkbox, Input, Label, Select
+from textual.widgets import Checkbox, Input, Label, Select, Static
 
+from specdec_tui.glossary import STRATEGIES as STRATEGY_SENTENCES
 from specdec_tui.settings import (
     FIELDS,
     STRATEGIES,
@@ -36,6 +37,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Session": ("chat", "cache", "capture", "ignore_eos", "insight", "record"),
     "Look": ("theme",),
 }
+
+
+def told(name: str) -> str:
+    """What a setting is, and which values it takes."""
+    return f"{FIELDS[name].metadata['help']}: {FIELDS[name].metadata['kind'].allowed}"
 
 
 class Tick(Checkbox):
@@ -78,6 +84,7 @@ class SideBar(VerticalScroll, can_focus=False):
             for name in names:
                 yield from self._editors(name)
         yield Label("Models are chosen with m", classes="hint")
+        yield Static("", id="side-bar-told", markup=False)
 
     def _editors(self, name: str) -> ComposeResult:
         kind: Kind = FIELDS[name].metadata["kind"]
@@ -87,7 +94,7 @@ class SideBar(VerticalScroll, can_focus=False):
                 yield Tick(strategy, strategy in value, f"strategy-{strategy}")
         elif kind is SWITCH:
             box = Tick(flag_of(name), value, name)
-            box.tooltip = FIELDS[name].metadata["help"]
+            box.tooltip = told(name)
             yield box
         else:
             editor: Widget
@@ -98,7 +105,7 @@ class SideBar(VerticalScroll, can_focus=False):
             else:
                 editor = Input(format_value(value), id=name, compact=True)
             row = Horizontal(Label(FIELDS[name].metadata.get("palette", flag_of(name))), editor, classes="setting")
-            row.tooltip = f"{FIELDS[name].metadata['help']}: {kind.allowed}"
+            row.tooltip = told(name)
             yield row
 
     def on_mount(self) -> None:
@@ -139,6 +146,14 @@ class SideBar(VerticalScroll, can_focus=False):
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self._offer(event.input.id or "", event.value)
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        name = event.widget.id or ""
+        if name.startswith("strategy-"):
+            text = STRATEGY_SENTENCES[name.removeprefix("strategy-")]
+        else:
+            text = told(name) if name in FIELDS else ""
+        self.query_one("#side-bar-told", Static).update(text)
 
     def on_descendant_blur(self, event: DescendantBlur) -> None:
         if isinstance(event.widget, Input):

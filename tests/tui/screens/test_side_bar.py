@@ -3,8 +3,10 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
 from shell import make_app, toasts, until
 from textual.widgets import Input, Select
+from widget_data import painted
 
 from specdec_tui.settings import Settings, read_config
 from specdec_tui.tui.screens.side_bar import GROUPS, SideBar, Tick
@@ -110,3 +112,18 @@ async def test_closing_gives_the_focus_back_to_where_it_was() -> None:
         await pilot.press("escape")
         await until(pilot, lambda: app.side_bar is None)
         assert app.focused is pane
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_what_the_focused_setting_means_stands_at_the_bottom(size: tuple[int, int]) -> None:
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("escape", "s")
+        await pilot.pause()
+        bar = app.query_one(SideBar)
+        for id, words in (("#gamma", "draft tokens per round"), ("#rule", "skip-adjustment"), ("#seed", "from 0 up")):
+            bar.query_one(id).focus()
+            await until(pilot, lambda words=words: words in " ".join(painted(bar.query_one("#side-bar-told"))), words)
+            assert bar.query_one("#side-bar-told").region.bottom <= bar.region.bottom
+        bar.query_one("#strategy-lookup").focus()
+        await until(pilot, lambda: "earlier in the text" in " ".join(painted(bar.query_one("#side-bar-told"))))
