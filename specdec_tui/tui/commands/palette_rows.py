@@ -23,6 +23,7 @@ from specdec_tui.settings import (
     Settings,
     flag_of,
     format_value,
+    implied_processor,
     name_of,
     parse_processor,
     parse_value,
@@ -201,8 +202,10 @@ def _parsed(name: str, head: str, text: str, settings: Settings, choice: ModelCh
         values = _values(name, text)
     except SettingError as error:
         return Row(f"{head} {text}", str(error), Refuse(str(error)))
-    now = _now(name, settings, choice)
-    return Row(f"{head} {text}", f"{FIELDS[name].metadata['help']} · now {now}", Change(values))
+    told = f"{FIELDS[name].metadata['help']} · now {_now(name, settings, choice)}"
+    if settings.processor == "greedy" and "processor" not in values and (implied := implied_processor(values)):
+        told = f"with processor {implied['processor']}, since greedy has no use for it · {told}"
+    return Row(f"{head} {text}", told, Change(values))
 
 
 def _values(name: str, text: str) -> dict[str, Any]:

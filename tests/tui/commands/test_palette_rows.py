@@ -177,6 +177,12 @@ def test_commands_take_an_argument_behind_their_name() -> None:
     assert rows("export HTML")[0].does == Act("export('html')")
 
 
+def test_a_temperature_under_greedy_tells_that_it_brings_its_processor() -> None:
+    assert "multinomial" in rows("temperature 0.5")[0].help
+    sampling = Settings(processor="topk")
+    assert "multinomial" not in rows_for("temperature 0.5", sampling, ModelChoice())[0].help
+
+
 def test_a_file_that_is_there_can_be_opened(tmp_path: Path) -> None:
     path = tmp_path / "it's.jsonl"
     path.touch()
