@@ -113,14 +113,16 @@ class PaneGrid(VerticalScroll, can_focus=False):
     def begin(self, strategies: Iterable[str], max_new_tokens: int, *, keep_scale: bool = False) -> None:
         """Clear the panes that take part in a run, and show them alone.
 
-        `keep_scale`: they are drawn on the scale of the whole run that was just in them. It tells
-        the largest figures of all panes, but not which of them they are.
+        `keep_scale`: they are drawn on the scale of the whole run that was just in them, and measured
+        against the same. It tells the largest figures of all panes, but not which of them they are.
         """
         self._took_part, self._checked, self._active = tuple(strategies), {}, ""
         self.show_only(self._took_part)
         for name in self._took_part:
             self.panes[name].begin(max_new_tokens)
-        self.measure_against(None)
+        if not keep_scale:
+            self._outside = None, ""
+        self._set_baseline()
         self._scale_is_kept = keep_scale
         self._set_scale(self.scale if keep_scale else Scale())
 
