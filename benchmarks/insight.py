@@ -34,10 +34,13 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--max-new-tokens", type=int, default=96)
     parser.add_argument("--preset", default="demo")
+    parser.add_argument("--target", default="", help="another target than the preset's, with --drafter")
+    parser.add_argument("--drafter", default="")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     engine = LocalEngine()
-    engine.load(ModelChoice(preset=options.preset, device=options.device), lambda progress: None)
+    names = ("preset", "target", "drafter", "device")
+    engine.load(ModelChoice(**{name: getattr(options, name) for name in names}), lambda progress: None)
     base = Settings(max_new_tokens=options.max_new_tokens, processor="nucleus", temperature=0.7)
     ratios: dict[str, list[float]] = {}
     walls: list[float] = []

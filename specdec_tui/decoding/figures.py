@@ -239,7 +239,7 @@ class RunFigures:
     @property
     def pads(self) -> bool:
         """Whether passes of rounds without drafts are over as many tokens as all others: captured programs."""
-        return self._captured and bool(self.gamma) and bool(self._drafted)
+        return self._captured and bool(self.gamma) and self.strategy not in ("target", "drafter")
 
     @property
     def recomputes(self) -> bool:
