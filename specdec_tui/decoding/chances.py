@@ -49,7 +49,7 @@ def known(top: Top, token: int) -> tuple[float, bool]:
 
 
 def chances(token: Token, greedy: bool) -> list[str]:
-    """p and q of a token, each with what it is: `raw p 0.553 → greedy 1`, or `processed p 0.312`."""
+    """p and q of a token, each with what it is: `raw p 0.553 → greedy 1`, or `processed p 0.312, q 0.7`."""
     seen = token.insight
     tops: tuple[Top, Top] = ((), ()) if seen is None else (seen.target_top, seen.drafter_top)
     told = []
@@ -57,13 +57,13 @@ def chances(token: Token, greedy: bool) -> list[str]:
         if value is None or not isfinite(value):
             continue
         if not greedy:
-            told.append(f"processed {name} {in_digits(value)}")
+            told.append(f"{name} {in_digits(value)}")
         elif not top:
             told.append(f"greedy {name} {value:g}")
         else:
             raw, exact = known(top, token.id)
             told.append(f"raw {name} {'' if exact else 'below '}{in_digits(raw)} → greedy {value:g}")
-    return told
+    return told if greedy or not told else [f"processed {', '.join(told)}"]
 
 
 def judgement(token: Token, greedy: bool) -> list[str]:
@@ -80,7 +80,7 @@ def judgement(token: Token, greedy: bool) -> list[str]:
         return []
     if draw is None:
         return [f"{_chance_of(token)} = {in_digits(chance)}"]
-    digits = next((n for n in (2, 3, 4, 5) if f"{draw:.{n}f}" != f"{chance:.{n}f}"), 6)
+    shown = next((n for n in (2, 3, 4, 5) if f"{draw:.{n}f}" != f"{chance:.{n}f}" and _tells(chance, n)), 6)
     below = draw < chance
     match fate:
         case Status.ACCEPTED:
@@ -90,8 +90,8 @@ def judgement(token: Token, greedy: bool) -> list[str]:
         case _:
             word = "not passed"
     return [
-        f"accept with {_chance_of(token)} = {chance:.{digits}f}",
-        f"draw {draw:.{digits}f} {'<' if below else '≥'} {chance:.{digits}f}: {word}",
+        f"accept with {_chance_of(token)} = {in_digits(chance, shown)}",
+        f"draw {in_digits(draw, shown)} {'<' if below else '≥'} {in_digits(chance, shown)}: {word}",
     ]
 
 
@@ -112,6 +112,16 @@ def kind(greedy: bool) -> str:
     return "raw" if greedy else "processed"
 
 
-def in_digits(value: float) -> str:
-    """Three decimals; a chance too small for them in powers of ten."""
-    return f"{value:.3f}" if value >= 0.0005 or value == 0 else f"{value:.1e}"
+def _tells(value: float, digits: int) -> bool:
+    """Whether so many decimals show that a value is not quite 1."""
+    return value >= 1 or value < 1 - 0.5 / 10**digits
+
+
+def in_digits(value: float, digits: int = 3) -> str:
+    """So many decimals, never rounded to 0 or 1: these are for what is exactly that."""
+    least = 0.5 / 10**digits
+    if value in (0.0, 1.0):
+        return f"{value:g}"
+    if not _tells(value, digits):
+        return f">{1 - 1 / 10**digits:.{digits}f}"
+    return f"{value:.{digits}f}" if value >= least else f"{value:.1e}"

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tiny_models import FunctionModel, rounds, run
 
-from specdec_tui.decoding.chances import MOST_ALTERNATIVES, chances, is_greedy, known
+from specdec_tui.decoding.chances import MOST_ALTERNATIVES, chances, is_greedy, judgement, known
 from specdec_tui.decoding.drafters import ModelDrafter
 from specdec_tui.decoding.records import Insight, Status, Token, tokens_of
 from specdec_tui.decoding.sampling import Sampler
@@ -63,9 +63,19 @@ def test_words_say_what_a_figure_is() -> None:
         "raw p 0.553 → greedy 1",
         "raw q 0.400 → greedy 1",
     ]
-    assert chances(Token(4, Status.ACCEPTED, 0, 0.5, 0.25), greedy=False) == ["processed p 0.500", "processed q 0.250"]
+    assert chances(Token(4, Status.ACCEPTED, 0, 0.5, 0.25), greedy=False) == ["processed p 0.500, q 0.250"]
     assert chances(Token(4, Status.ACCEPTED, 0, 1.0, 1.0), greedy=True) == ["greedy p 1", "greedy q 1"]
     assert chances(Token(4, Status.SAMPLED, 0), greedy=False) == []
+
+
+def test_no_figure_is_rounded_to_nothing_or_to_certainty_unless_it_is() -> None:
+    token = Token(4, Status.REJECTED, 0, 0.00001, 1.0, 0.00001, 0.25)
+    assert chances(token, greedy=False) == ["processed p 1.0e-05, q 1"]
+    assert judgement(token, greedy=False) == ["accept with min(1, p/q) = 1.0e-05", "draw 0.25 ≥ 1.0e-05: rejected"]
+    sure = Token(4, Status.ACCEPTED, 0, 0.998, 1.0, 0.998, 0.6)
+    assert judgement(sure, greedy=False)[1] == "draw 0.600 < 0.998: accepted"
+    assert chances(Token(4, Status.SAMPLED, 0, 0.0), greedy=False) == ["processed p 0"]
+    assert chances(Token(4, Status.SAMPLED, 0, 0.99997), greedy=False) == ["processed p >0.999"]
 
 
 def test_what_is_not_listed_has_no_chance_or_at_most_the_tenths() -> None:

@@ -97,9 +97,9 @@ def alternatives(place: Place, texts: Mapping[int, str], width: int) -> list[Lin
     room = each - _NUMBER - 1
     room = 0 if room < _LEAST_BAR else room - (room > _LEAST_BAR)
     label = max(4, width - 2 - each * len(columns))
-    lines = [[(line, QUIET)] for line in textwrap.wrap(_told(place, columns, top if room else None), max(8, width))]
     heads = "".join(" " + clip(column.name, each - 1).ljust(each - 1) for column in columns)
-    lines.append([(clip(" " * (2 + label) + heads, width), "bold")])
+    scale = clip(f"full bar {top:g}" if room else "", label)
+    lines: list[Line] = [[("  " + scale.ljust(label), QUIET), (heads.rstrip(), "bold")]]
     fates = {token.id: token.status for token in place.here}
     for token in rows:
         own, fate = token == place.token.id, fates.get(token)
@@ -110,10 +110,11 @@ def alternatives(place: Place, texts: Mapping[int, str], width: int) -> list[Lin
         for column in columns:
             line += _cell(*column.value(token), top, each, room, style)
         lines.append(line)
-    return lines
+    told = textwrap.wrap(_told(place, columns), max(8, width))
+    return [*lines, [], *([(line, QUIET)] for line in told)]
 
 
-def _told(place: Place, columns: Sequence[Column], top: float | None) -> str:
+def _told(place: Place, columns: Sequence[Column]) -> str:
     """What the columns are."""
     names = {column.name.removeprefix("raw ") for column in columns}
     whose = "p target" + ", q drafter" * ("q" in names)
@@ -121,14 +122,21 @@ def _told(place: Place, columns: Sequence[Column], top: float | None) -> str:
     told = f"{whose}: {what}"
     if "residual" in names:
         told += f"; residual: max(0, {place.weight}p − q) scaled to sum 1, what ↻ was drawn from"
-    return told + (f"; a full bar is {top:g}" if top is not None else "")
+    return told
 
 
 def _cell(value: float, exact: bool, top: float, each: int, room: int, style: str) -> Iterator[Part]:
-    number = "0" if value == 0 and exact else f"{value:.3f}" if exact and value >= 0.0005 else _at_most(value)
+    number = _figure(value) if exact else _at_most(value)
     yield (f" {number:>{_NUMBER - 1}}", style)
     filled = bar(value / top, room) if exact and room else ""
     yield (" " + filled.ljust(each - _NUMBER - 1) if each > _NUMBER else "", style or QUIET)
+
+
+def _figure(value: float) -> str:
+    """Three decimals, never rounded to 0 or 1: these are for what is exactly that."""
+    if value in (0.0, 1.0):
+        return f"{value:g}"
+    return "<.001" if value < 0.0005 else ">.999" if 0.9995 <= value < 1 else f"{value:.3f}"
 
 
 def _at_most(value: float) -> str:
