@@ -16,6 +16,7 @@ from specdec_tui.settings import flag_of, format_value
 from specdec_tui.traces.format import TraceHeader
 from specdec_tui.tui.commands.dialog import Dialog
 from specdec_tui.tui.commands.header import local_time, one_row
+from specdec_tui.tui.screens.history_rows import speed
 
 _COLUMNS = ("strategy", "run", "tok/s", "speedup", "α", "τ", "tokens", "lossless")
 _LONGEST_PROMPT = 60
@@ -75,10 +76,10 @@ def rows(headers: Sequence[TraceHeader]) -> list[list[Text]]:
             if (figures := header.strategies.get(name)) is None:
                 continue
             measured = figures.get("decode_tokens_per_second")
-            speedup = (1.0 if measured else None) if name == "target" else figures.get("speedup")
+            speedup = ("1.00×" if measured else "–") if name == "target" else speed(figures)
             cells = [
                 _number(measured, ".1f"),
-                _number(speedup, ".2f", "×"),
+                Text(speedup, justify="right"),
                 _number(figures.get("acceptance_rate"), ".2f"),
                 _number(figures.get("tokens_per_target_call"), ".2f"),
                 _number(figures.get("new_tokens"), "d"),
@@ -89,9 +90,9 @@ def rows(headers: Sequence[TraceHeader]) -> list[list[Text]]:
     return found
 
 
-def _number(value: Any, form: str, unit: str = "") -> Text:
+def _number(value: Any, form: str) -> Text:
     known = isinstance(value, int | float)
-    return Text(format(value, form) + unit if known else "–", justify="right")
+    return Text(format(value, form) if known else "–", justify="right")
 
 
 def _value(value: object) -> str:

@@ -66,7 +66,7 @@ class HistoryScreen(Dialog[Chosen]):
     def compose(self) -> ComposeResult:
         with Vertical(id="history") as box:
             box.border_title = "History"
-            box.border_subtitle = "enter opens · / filters · R races · e exports · space marks · c compares · d deletes"
+            box.border_subtitle = "enter open · / filter · R race · e export · space mark · c compare · d delete"
             yield Static("", id="history-heading", markup=False)
             yield OptionList(id="history-list", markup=False)
             yield Input(placeholder="any words: a prompt, a model, γ 4, disturbed", id="history-filter", compact=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,17 @@ class Column:
 
 
 def told_of(header: TraceHeader) -> tuple[str, dict[str, Any]]:
-    """The strategy whose figures stand for a run: the fastest beside target and drafter, else the first there is."""
+    """The strategy whose figures stand for a run: the fastest beside target and drafter, else the first there is.
+
+    One whose clock was disturbed is called fastest only where there is no other.
+    """
     others = {n: figures for n, figures in header.strategies.items() if n not in ("target", "drafter")}
-    rated = [(figures["speedup"], name) for name, figures in others.items() if figures.get("speedup")]
-    name = max(rated)[1] if rated else next(iter(others or header.strategies), "")
+    rated = [
+        (_word(figures) != "disturbed", figures["speedup"], name)
+        for name, figures in others.items()
+        if figures.get("speedup")
+    ]
+    name = max(rated)[2] if rated else next(iter(others or header.strategies), "")
     return name, dict(header.strategies.get(name, {}))
 
 
@@ -42,14 +49,28 @@ def best(header: TraceHeader) -> str:
     name, figures = told_of(header)
     if not figures.get("speedup"):
         return ", ".join(one_row(name) for name in header.strategies)[:32]
-    return f"{one_row(name)} {figures['speedup']:.2f}×"
+    return f"{one_row(name)} {speed(figures)}"
+
+
+def speed(figures: Mapping[str, Any]) -> str:
+    """A kept speedup; where the clock was disturbed, between what it may be."""
+    value = figures.get("speedup")
+    if _word(figures) == "disturbed":
+        low, high = (figures["reliability"].get(name) for name in ("low", "high"))
+        known = isinstance(low, int | float) and isinstance(high, int | float)
+        return f"{low:.1f}–{high:.1f}×" if known else "?"
+    return f"{value:.2f}×" if isinstance(value, int | float) else "–"
 
 
 def clock(header: TraceHeader) -> str:
     """Whether the clock of that strategy is to be believed; nothing where nobody looked."""
-    told = told_of(header)[1].get("reliability")
+    return _word(told_of(header)[1]) or "–"
+
+
+def _word(figures: Mapping[str, Any]) -> str:
+    told = figures.get("reliability")
     word = told.get("word") if isinstance(told, dict) else None
-    return one_row(word) if isinstance(word, str) else "–"
+    return one_row(word) if isinstance(word, str) else ""
 
 
 def pair(header: TraceHeader) -> str:

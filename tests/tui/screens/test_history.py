@@ -18,14 +18,14 @@ from specdec_tui.traces.format import TraceHeader
 from specdec_tui.traces.store import Entry
 from specdec_tui.tui.screens.export import ExportScreen
 from specdec_tui.tui.screens.history import HistoryScreen
-from specdec_tui.tui.screens.history_rows import COLUMNS, matching, table
+from specdec_tui.tui.screens.history_rows import COLUMNS, best, matching, speed, table
 
 FIGURES = {
     "speedup": 1.834,
     "acceptance_rate": 0.529,
     "new_tokens": 96,
     "finish_reason": "length",
-    "reliability": {"word": "disturbed", "reason": "because"},
+    "reliability": {"word": "steady", "reason": "", "low": 1.8, "high": 1.9},
 }
 
 
@@ -51,7 +51,7 @@ def told(one: Entry, width: int) -> str:
 def test_a_wide_list_tells_settings_and_figures_of_a_run() -> None:
     line = told(entry(gamma=6, processor="nucleus", temperature=0.8, max_new_tokens=200), 160)
     assert "Why is the sky blue?" in line
-    for words in ("6  ", "0.8  ", "200  ", "96  ", "0.53  ", "speculative 1.83×", "disturbed"):
+    for words in ("6  ", "0.8  ", "200  ", "96  ", "0.53  ", "speculative 1.83×", "steady"):
         assert words in line, words
 
 
@@ -63,6 +63,17 @@ def test_columns_are_whole_and_lines_as_wide_as_the_room(width: int) -> None:
     assert {cell_len(str(line)) for line in lines} == {cell_len(str(heading))} and cell_len(str(heading)) <= width
     if width >= 56:
         assert "1.83×" in str(lines[0])
+
+
+def test_a_disturbed_run_tells_an_interval_and_no_bare_ratio() -> None:
+    one = entry()
+    assert one.header is not None
+    shaken = {"word": "disturbed", "reason": "because", "low": 0.94, "high": 1.71}
+    disturbed = replace(one.header, strategies={"speculative": {**FIGURES, "reliability": shaken}})
+    line = told(replace(one, header=disturbed), 160)
+    assert "speculative 0.9–1.7×  disturbed" in line and "1.83" not in line
+    assert speed({**FIGURES, "reliability": {"word": "disturbed"}}) == "?"
+    assert speed({**FIGURES, "reliability": None}) == "1.83×"
 
 
 def test_a_run_kept_by_an_older_version_has_dashes() -> None:
@@ -78,7 +89,7 @@ def test_a_run_kept_by_an_older_version_has_dashes() -> None:
         ("0.8", ["warm"]),
         ("SIX", ["six"]),
         ("nothing", []),
-        ("disturbed warm", ["warm"]),
+        ("steady warm", ["warm"]),
     ],
 )
 def test_any_words_filter(query: str, found: list[str]) -> None:
@@ -128,3 +139,11 @@ async def test_a_kept_run_is_exported_from_the_list_without_being_shown(tmp_path
         await pilot.press("enter")
         await until(pilot, lambda: (tmp_path / "run.html").exists(), "the file")
         assert app.recordings.trace is shown
+
+
+def test_a_disturbed_strategy_is_not_called_fastest_where_another_was_steady() -> None:
+    one = entry().header
+    assert one is not None
+    shaken = {**FIGURES, "speedup": 2.03, "reliability": {"word": "disturbed", "low": 0.9, "high": 2.03}}
+    assert best(replace(one, strategies={"lookup": shaken, "speculative": FIGURES})) == "speculative 1.83×"
+    assert best(replace(one, strategies={"lookup": shaken})) == "lookup 0.9–2.0×"
