@@ -44,8 +44,9 @@ from specdec_tui.tui.figures.comparison import ComparisonTable
 from specdec_tui.tui.figures.summary import summary
 from specdec_tui.tui.inspector.panel import Inspector
 from specdec_tui.tui.lines.compositor import SparingScreen
+from specdec_tui.tui.panes.arrangement import NARROW, WIDE
 from specdec_tui.tui.panes.find_bar import FindBar
-from specdec_tui.tui.panes.grid import NARROW, WIDE, PaneGrid
+from specdec_tui.tui.panes.grid import PaneGrid
 from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.prompt.box import PLACEHOLDER, PromptBox
 from specdec_tui.tui.screens.help import HelpScreen

@@ -9,6 +9,7 @@ from time import monotonic
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
+from textual.layout import Layout
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import (
@@ -24,10 +25,9 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.settings import STRATEGIES
 from specdec_tui.tui.figures.scale import Scale, common_scale
+from specdec_tui.tui.panes.arrangement import PaneLayout
 from specdec_tui.tui.panes.pane import StrategyPane
 
-NARROW, WIDE = 100, 181
-LEAST_PANE_ROWS = 7
 _SCALE_SECONDS = 0.4  # as often as figures come to the screen
 
 
@@ -46,6 +46,7 @@ class PaneGrid(VerticalScroll, can_focus=False):
     def __init__(self, strategies: Iterable[str]) -> None:
         super().__init__(id="panes")
         self.panes = {name: StrategyPane(number, name) for number, name in enumerate(STRATEGIES, 1)}
+        self._layout = PaneLayout()
         self._took_part: tuple[str, ...] = ()
         self._checked: dict[str, Lossless] = {}
         self._active = ""
@@ -55,6 +56,10 @@ class PaneGrid(VerticalScroll, can_focus=False):
         self._scale_is_kept = False
         self._scaled = 0.0
         self.show_only(strategies)
+
+    @property
+    def layout(self) -> Layout:
+        return self._layout
 
     def compose(self) -> ComposeResult:
         yield from self.panes.values()
@@ -107,8 +112,6 @@ class PaneGrid(VerticalScroll, can_focus=False):
             pane.display = name in wanted
             if pane.inspecting and not pane.display:
                 pane.close_inspector()
-        if self.is_mounted:
-            self._arrange()
 
     def begin(self, strategies: Iterable[str], max_new_tokens: int, *, keep_scale: bool = False) -> None:
         """Clear the panes that take part in a run, and show them alone.
@@ -207,24 +210,5 @@ class PaneGrid(VerticalScroll, can_focus=False):
             self.scroll_to_widget(self.panes[strategy], animate=False)
 
     def on_resize(self, event: events.Resize) -> None:
-        self._arrange()
         if self.focused is not None:
             self.call_after_refresh(self.scroll_to_widget, self.focused, animate=False)
-
-    def _arrange(self) -> None:
-        """Columns from the app's width, rows that fill the height but stay readable (else it scrolls)."""
-        width = self.app.size.width
-        shown = self.shown
-        columns = min(len(shown), 1 if width < NARROW else 2 if width < WIDE else 3)
-        rows = -(-len(shown) // columns)
-        room = self.container_size.height
-        height, spare = divmod(room, rows)
-        if height < LEAST_PANE_ROWS:
-            # Scrolls: as many whole panes at a time as can be read.
-            height, spare = max(LEAST_PANE_ROWS, room // max(1, room // LEAST_PANE_ROWS)), 0
-        self.styles.grid_size_columns = columns
-        self.styles.grid_rows = " ".join(str(height + (row < spare)) for row in range(rows))
-        left_over = rows * columns - len(shown)
-        for pane in shown:
-            pane.styles.column_span = 1
-        shown[-1].styles.column_span = 1 + left_over
