@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
@@ -28,7 +29,7 @@ from specdec_tui.tui.app.inspection import Inspection
 from specdec_tui.tui.app.notices import Notices
 from specdec_tui.tui.app.preferences import Preferences
 from specdec_tui.tui.app.racing import Racing
-from specdec_tui.tui.app.recordings import Exported, Recordings, Replay, TraceRead
+from specdec_tui.tui.app.recordings import BaselineFound, Exported, Recordings, Replay, TraceRead
 from specdec_tui.tui.app.run_line import RunLine, happening
 from specdec_tui.tui.app.runs import Run, Runs
 from specdec_tui.tui.app.stage import Stage
@@ -36,7 +37,7 @@ from specdec_tui.tui.app.texts import Texts
 from specdec_tui.tui.app.themes import TOKEN_DEFAULTS, themes_for
 from specdec_tui.tui.commands.dialog import Answer, Dialog
 from specdec_tui.tui.commands.footer import Footer, Place
-from specdec_tui.tui.commands.header import Header, State, one_row
+from specdec_tui.tui.commands.header import Header, State, local_time, one_row
 from specdec_tui.tui.commands.palette import Palette
 from specdec_tui.tui.commands.palette_rows import Act, Change, Row, rows_for
 from specdec_tui.tui.commands.table import ANYWHERE, APP, bindings, check_view
@@ -365,6 +366,16 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def on_exported(self, message: Exported) -> None:
         self.recordings.exported(message)
+
+    def on_baseline_found(self, message: BaselineFound) -> None:
+        if not self.is_running or message.trace is not self.recordings.trace or self.racing.race is not None:
+            return
+        if (baseline := message.baseline) is not None:
+            created = local_time(baseline.created)
+            today = created.startswith(date.today().isoformat())
+            self.stage.measure_against(baseline.figures, f"target of {created[11:] if today else created}")
+        elif not self.recordings.opened:
+            self.say("No run of target to measure against: 1 switches it on, r runs again")
 
     def on_prompt_box_submitted(self, message: PromptBox.Submitted) -> None:
         self.runs.submit(message.text, self.prompt_box.accept)

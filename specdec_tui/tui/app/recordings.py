@@ -16,6 +16,7 @@ from specdec_tui.backends.pair import PairInfo
 from specdec_tui.benchmark.environment import describe_environment
 from specdec_tui.decoding.records import RunStarted, Step
 from specdec_tui.settings import STRATEGIES, SettingError, parse_path
+from specdec_tui.traces.baseline import Baseline, last_baseline
 from specdec_tui.traces.files import read_trace, write_lines
 from specdec_tui.traces.format import Trace, TraceError, new_header
 from specdec_tui.traces.store import TraceStore
@@ -51,6 +52,14 @@ class Exported(Message):
         self.path, self.problem = path, problem
 
 
+class BaselineFound(Message):
+    """An earlier run of the target for a trace that has none; None where there is no comparable one."""
+
+    def __init__(self, trace: Trace, baseline: Baseline | None) -> None:
+        super().__init__()
+        self.trace, self.baseline = trace, baseline
+
+
 class RecordingScreen(Protocol):
     """What recordings ask of the screen."""
 
@@ -58,7 +67,7 @@ class RecordingScreen(Protocol):
         """Tell a person."""
 
     def post_message(self, message: Message) -> bool:
-        """Take `TraceRead` or `Exported` from any thread, to hand it to `read` or `exported`."""
+        """Take any of the messages above from any thread."""
 
     def ask(self, dialog: Dialog[Answer], answered: Callable[[Answer], None]) -> None:
         """Open a dialog; `answered` is called unless it is closed without an answer."""
@@ -83,6 +92,7 @@ class Recordings:
         self.store = TraceStore()
         self.trace: Trace | None = None
         """What the panes show, once it has ended."""
+        self._last_target: Trace | None = None
         self.opened = ""
         """When and with which models the open trace was made; empty where the last run was made here."""
 
@@ -106,14 +116,28 @@ class Recordings:
         if trace is None:
             return
         self.trace = trace
+        if "target" in trace.strategies:
+            self._last_target = trace
+        # Behind the run and before the next: neither reading nor writing may take time from decoding.
+        self.find_baseline(trace)
         if run.settings.record:
-            # Behind the run and before the next: writing must not take time from decoding.
             self._later(lambda: self.store.save(trace))
 
     def keep_unfinished(self, run: Run, pair: PairInfo | None) -> None:
         """The app is left: the run at work is kept as far as it went."""
         if run.settings.record and (trace := self._trace_of(run, pair)) is not None:
             self.store.save(trace)
+
+    def find_baseline(self, trace: Trace) -> None:
+        """Look for an earlier run of the target where the trace has none of its own."""
+        if "target" in trace.strategies:
+            return
+        recent = [] if self._last_target is None else [self._last_target]
+
+        def find() -> None:
+            self._screen.post_message(BaselineFound(trace, last_baseline(trace.header, recent, self.store)))
+
+        self._later(find)
 
     def _trace_of(self, run: Run, pair: PairInfo | None) -> Trace | None:
         """A run, complete or not; None where it did not begin."""
@@ -180,6 +204,7 @@ class Recordings:
             self._screen.say(f"Strategies this version does not know are left out: {missing}", "warning")
         self.trace, self.opened = trace, _title(trace)
         self._screen.show_trace(trace, race)
+        self.find_baseline(trace)
 
     # Exporting
 

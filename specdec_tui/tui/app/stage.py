@@ -22,6 +22,7 @@ class Stage:
         self.table = table
         self._at_work = at_work
         self._hidden: set[str] = set()
+        self._elsewhere: tuple[RunFigures | None, str] = (None, "")
         self._table_is_wanted = False
 
     @property
@@ -73,7 +74,7 @@ class Stage:
 
     def begin(self, settings: Settings) -> None:
         """Clear the panes for a run."""
-        self._hidden = set()
+        self._hidden, self._elsewhere = set(), (None, "")
         self.grid.begin(settings.strategies, settings.max_new_tokens)
         self.table_is_open = False
 
@@ -90,7 +91,7 @@ class Stage:
 
     def open(self, trace: Trace) -> None:
         """All of a trace that was not shown before."""
-        self._hidden = set()
+        self._hidden, self._elsewhere = set(), (None, "")
         self.show_whole(trace)
 
     def toggle_pane(self, name: str) -> str:
@@ -120,8 +121,15 @@ class Stage:
         self.grid.deliver(trace.events)
         self.end(any(isinstance(event, Finished) and not event.cancelled for event in trace.events))
 
+    def measure_against(self, baseline: RunFigures, label: str) -> None:
+        """An earlier run of the target, for a run of the past that has none; `label` says which."""
+        self._elsewhere = baseline, label
+        self.grid.measure_against(baseline, label)
+        self._fill_table()
+
     def end(self, with_table: bool) -> None:
         """Nothing more comes."""
+        self.grid.measure_against(*self._elsewhere)
         self.grid.break_off()
         self._show_table(with_table)
 

@@ -15,6 +15,7 @@ from shell import ask, make_app, ready, toasts, until
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, OptionList
 
+from specdec_tui.decoding.figures import speedup
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.files import read_trace
 from specdec_tui.traces.format import Trace, new_header
@@ -265,6 +266,42 @@ async def test_in_a_replay_digits_show_and_hide_gamma_stays_and_nothing_is_saved
         replayed.preferences.change({"gamma": 6})  # what is asked for by name is kept, and it is said for when
         assert "gamma = 6" in config_file.read_text()
         await until(pilot, lambda: "Applies to the next run" in toasts(replayed))
+
+
+@pytest.mark.parametrize("record", [True, False])
+async def test_without_a_target_speedups_are_against_its_last_comparable_run_and_say_so(record: bool) -> None:
+    app = make_app(record=record, max_new_tokens=60)
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        pane = app.grid.panes["speculative"]
+        await pilot.press("1", "4", "5")
+        await one_run(pilot, "next")
+        await until(pilot, lambda: " vs. target of " in str(pane._figure_line.render()))
+        expected = speedup(app.grid.panes["target"].figures, pane.figures)
+        assert expected is not None and f"{expected:.2f}×" in str(pane._figure_line.render())
+        app.action_race("100")
+        await until(pilot, lambda: app.racing.race is None)
+        await until(pilot, lambda: " vs. target of " in str(pane._figure_line.render()))
+        app.preferences.change({"cache": False})  # other steps: no longer comparable
+        await one_run(pilot, "another")
+        await until(pilot, lambda: any("1 switches it on" in text for text in toasts(app)))
+        assert " vs. " not in str(pane._figure_line.render())
+
+
+async def test_a_kept_run_without_a_target_is_measured_against_the_one_before_it() -> None:
+    app = make_app(max_new_tokens=60)
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        await pilot.press("1")
+        await one_run(pilot, "next")
+        path = (await kept(pilot, 2))[0]
+    trace = read_trace(path)
+    assert trace.strategies == ["speculative", "ngram", "lookup"]
+    replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(trace))
+    async with replayed.run_test(size=SIZE) as pilot:
+        pane = replayed.grid.panes["ngram"]
+        await until(pilot, lambda: " vs. target of " in str(pane._figure_line.render()))
+        assert "speedups vs. target of " in str(replayed.table.render())
 
 
 async def test_a_run_under_way_when_the_app_is_left_is_kept() -> None:

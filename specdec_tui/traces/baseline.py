@@ -1,0 +1,81 @@
+"""The target's run that a run without one can be measured against: an earlier one that took the same steps.
+
+Nothing here makes two clocks comparable: whoever shows such a baseline says from when it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.records import EndReason
+from specdec_tui.traces.files import read_trace
+from specdec_tui.traces.format import Trace, TraceError, TraceHeader
+from specdec_tui.traces.store import TraceStore
+from specdec_tui.traces.summary import figures_of
+
+_LEAST_TOKENS = 8
+_PROMPT_TOKENS = 256
+_SETTINGS = ("cache", "capture", "insight", "processor", "temperature", "top_k", "top_p")
+_MACHINE = ("specdec_tui", "processor", "cpu_count", "threads", "cuda_devices")
+_PACKAGES = ("torch", "numba", "transformers")
+_MODEL = ("name", "device", "dtype", "quantization", "parameters")
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The target's own run of another time: its figures, and when it was made (ISO 8601)."""
+
+    figures: RunFigures
+    created: str
+
+
+def is_comparable(earlier: TraceHeader, header: TraceHeader) -> bool:
+    """Whether the target of `earlier` took the steps a target in `header` would have taken, and was timed to its end.
+
+    That is: the same pair in the same types on the same devices and machine, with the same versions of
+    what computes; the same cache, capture, insight and sampling, which a plain step contains; prompts
+    that differ by at most 256 tokens, for a step reads the whole context. What is drafted and how, the
+    seed, the length and the schedule do not change a step of the target.
+    """
+    theirs = earlier.strategies.get("target", {})
+    ends = (EndReason.END_TOKEN, EndReason.LENGTH)
+    if theirs.get("finish_reason") not in ends or (theirs.get("new_tokens") or 0) < _LEAST_TOKENS:
+        return False
+    if earlier.created > header.created or _made_with(earlier) != _made_with(header):
+        return False
+    lengths = [figures.get("prompt_tokens") for figures in (theirs, *header.strategies.values())]
+    known = [length for length in lengths if isinstance(length, int)]
+    return len(known) == len(lengths) and max(known) - min(known) <= _PROMPT_TOKENS
+
+
+def of_trace(trace: Trace) -> Baseline | None:
+    """The target's own run in a trace."""
+    figures = figures_of(trace.events).get("target")
+    return None if figures is None else Baseline(figures, trace.header.created)
+
+
+def last_baseline(header: TraceHeader, recent: Iterable[Trace], store: TraceStore) -> Baseline | None:
+    """The newest comparable run of the target, of `recent` traces (newest first) or else of those that were kept."""
+    for trace in recent:
+        if is_comparable(trace.header, header):
+            return of_trace(trace)
+    for entry in store.entries():
+        if entry.header is not None and is_comparable(entry.header, header):
+            try:
+                return of_trace(read_trace(entry.path))
+            except TraceError:  # damaged behind its header, or deleted since
+                continue
+    return None
+
+
+def _made_with(header: TraceHeader) -> tuple[object, ...]:
+    models = [header.models.get(role) for role in ("target", "drafter")]
+    versions = header.environment.get("versions")
+    return (
+        [[model.get(name) for name in _MODEL] if isinstance(model, dict) else model for model in models],
+        [header.settings.get(name) for name in _SETTINGS],
+        [header.environment.get(name) for name in _MACHINE],
+        [versions.get(name) for name in _PACKAGES] if isinstance(versions, dict) else versions,
+    )
