@@ -272,6 +272,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def pair_loaded(self, pair: PairInfo) -> None:
         self.header.pair = pair
+        self.stage.allow_repeating(True)
         self.recordings.learn_environment()
 
     def run_begins(self, prompt: str) -> None:
@@ -298,6 +299,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def show_trace(self, trace: Trace, race: bool) -> None:
         self.racing.stop()
+        self.stage.allow_repeating(self.runs.pair is not None)
         if self.runs.pair is None:
             self.header.pair = trace.header.pair()
         self.runs.last_prompt = trace.header.prompt

@@ -24,6 +24,13 @@ class Stage:
         self._hidden: set[str] = set()
         self._elsewhere: tuple[RunFigures | None, str] = (None, "")
         self._table_is_wanted = False
+        self._can_repeat = True
+
+    def allow_repeating(self, can_repeat: bool) -> None:
+        """Whether there are models to run again with: where not, no word says that a key does."""
+        self._can_repeat = can_repeat
+        for pane in self.grid.panes.values():
+            pane.can_repeat = can_repeat
 
     @property
     def rows(self) -> list[Row]:
@@ -134,7 +141,7 @@ class Stage:
         self._show_table(with_table)
 
     def _fill_table(self) -> None:
-        self.table.show(self.rows, *self.grid.baseline)
+        self.table.show(self.rows, *self.grid.baseline, can_repeat=self._can_repeat)
 
     def _show_table(self, wanted: bool) -> None:
         self._fill_table()

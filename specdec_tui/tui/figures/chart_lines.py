@@ -8,7 +8,7 @@ from enum import StrEnum
 from rich.cells import cell_len
 
 from specdec_tui.decoding.figures import RunFigures, speedup
-from specdec_tui.tui.figures.scale import Scale
+from specdec_tui.tui.figures.scale import Scale, round_number
 from specdec_tui.tui.figures.standing import Verdict, standing
 from specdec_tui.tui.figures.words import speed_text
 
@@ -60,12 +60,17 @@ def bar(share: float, width: int) -> str:
 
 
 def gauge(share: float, width: int, ink: Ink, mark: float | None = None, until: float | None = None) -> Line:
-    """A bar on its track, with a mark at a share of it; hatched on to `until`, where its end is uncertain."""
+    """A bar on its track, with a mark at a share of it; hatched on to `until`, where its end is uncertain.
+
+    What is longer than the track ends in ▸.
+    """
     full = round(min(1.0, max(0.0, share)) * width)
     hatched = max(0, round(min(1.0, until) * width) - full) if until is not None else 0
     rest = width - full - hatched
     track = list("█" * full + "▒" * hatched + "░" * rest)
     inks = [ink] * (full + hatched) + [Ink.REST] * rest
+    if width and max(share, until or 0.0) > 1 + 1e-9:
+        track[-1] = "▸"
     if mark is not None and width:
         place = min(width - 1, max(0, round(mark * width)))
         track[place], inks[place] = "┃", Ink.VALUE
@@ -129,10 +134,10 @@ def _speedup(figures: RunFigures, window: RunFigures, baseline: RunFigures | Non
     if baseline is None or found is None:
         why = "no run of the target to compare with" if baseline is None else "no rounds of the target yet"
         return [("speedup".ljust(_LABEL), Ink.LABEL), (why, Ink.LABEL)]
-    top = max(scale.speedup, found.ratio)
+    top = scale.speedup
     ink = _SPEEDUP_INKS.get(found.verdict, Ink.VALUE)
     if found.is_disturbed and found.low is not None and found.high is not None:
-        bar = gauge(found.low / top, _room(width), ink, 1 / top, found.high / top)  # hatched to its end: or more
+        bar = gauge(found.low / top, _room(width), ink, 1 / top, found.high / top)
     else:
         bar = gauge(found.ratio / top, _room(width), ink, 1 / top)
     now = None if found.is_disturbed else speedup(baseline, window)
@@ -146,7 +151,7 @@ def _speed(figures: RunFigures, window: RunFigures, baseline: RunFigures | None,
     if rate is None:
         return [("tokens/s".ljust(_LABEL), Ink.LABEL), ("no measurable time yet", Ink.LABEL)]
     theirs = None if baseline is None else baseline.decode_tokens_per_second
-    top = max(scale.speed, rate) or 1.0
+    top = scale.speed or round_number(rate) or 1.0
     bar = gauge(rate / top, _room(width), Ink.RUN, min(1.0, theirs / top) if theirs else None)
     tail = _recent(window, speed_text(window.decode_tokens_per_second))
     line = _row(f"tok/s 0–{top:g}", bar, speed_text(rate), "", Ink.RUN, tail, width)

@@ -53,6 +53,7 @@ class ComparisonTable(Static):
         super().__init__(id=id, classes=classes, markup=False)
         self._entries: Sequence[Entry] = ()
         self._label = ""
+        self._can_repeat = True
 
     @property
     def row_count(self) -> int:
@@ -63,13 +64,17 @@ class ComparisonTable(Static):
         entry = next(entry for entry in self._entries if entry.strategy == strategy)
         return {column.title: (column.more or column.cell)(entry)[0].strip() for column in COLUMNS}
 
-    def show(self, rows: Sequence[Row], baseline: RunFigures | None = None, label: str = "") -> None:
+    def show(
+        self, rows: Sequence[Row], baseline: RunFigures | None = None, label: str = "", can_repeat: bool = True
+    ) -> None:
         """Fill the table with (strategy, figures, verdict) rows, in their order.
 
         `baseline`: a run of the target at another time, and `label` which; without one it is the target's own row.
+        `can_repeat`: there are models to run it again with.
         """
         target = next((figures for name, figures, _ in rows if name == "target"), baseline)
         self._label = label if target is baseline else ""
+        self._can_repeat = can_repeat
         self._entries = ranked(rows, target)
         self._fill()
 
@@ -78,7 +83,7 @@ class ComparisonTable(Static):
 
     def _fill(self) -> None:
         width = self.size.width or self.app.size.width
-        self.update(Content("\n").join(table_lines(self._entries, self._label, width)))
+        self.update(Content("\n").join(table_lines(self._entries, self._label, self._can_repeat, width)))
 
 
 def ranked(rows: Sequence[Row], baseline: RunFigures | None) -> list[Entry]:
@@ -91,7 +96,7 @@ def ranked(rows: Sequence[Row], baseline: RunFigures | None) -> list[Entry]:
     ]
 
 
-def table_lines(entries: Sequence[Entry], label: str, width: int) -> list[Content]:
+def table_lines(entries: Sequence[Entry], label: str, can_repeat: bool, width: int) -> list[Content]:
     """Headings, rows, and below them what a reader of the figures must know."""
     columns, left_out = fitting(entries, width)
     widths, gap = [_width(column, entries) for column in columns], _gap(width)
@@ -100,7 +105,9 @@ def table_lines(entries: Sequence[Entry], label: str, width: int) -> list[Conten
     heading.append((_hint(left_out, width - used - 1).rjust(width - used - 1) + " ", QUIET))
     lines = [Content.assemble(*heading).stylize("on $panel").stylize("bold", 0, used)]
     lines += [Content.assemble(*_row([c.cell(entry) for c in columns], columns, widths, gap)) for entry in entries]
-    return lines + [Content.assemble(" ", *fit_groups(note, width - 2, " · ")) for note in notes(entries, label)]
+    return lines + [
+        Content.assemble(" ", *fit_groups(note, width - 2, " · ")) for note in notes(entries, label, can_repeat)
+    ]
 
 
 def fitting(entries: Sequence[Entry], width: int) -> tuple[list[Column], int]:
@@ -148,7 +155,7 @@ def _hint(left_out: int, room: int) -> str:
     return next((hint for hint in hints if len(hint) + 1 <= room), "")
 
 
-def notes(entries: Sequence[Entry], label: str) -> list[list[list[Part]]]:
+def notes(entries: Sequence[Entry], label: str, can_repeat: bool) -> list[list[list[Part]]]:
     """Groups of a line each, the most important first: of the baseline, and of runs whose clock was disturbed."""
     found: list[list[list[Part]]] = []
     baseline: list[list[Part]] = []
@@ -161,7 +168,8 @@ def notes(entries: Sequence[Entry], label: str) -> list[list[list[Part]]]:
         found.append(baseline)
     disturbed = [entry for entry in entries if entry.standing is not None and entry.standing.is_disturbed]
     if disturbed:
-        found.append([[("clock disturbed, ", WARN), ("r repeats", "$text-accent")]])
+        key = [(", ", WARN), ("r repeats", "$text-accent")] if can_repeat else []
+        found.append([[("clock disturbed", WARN), *key]])
         for entry in disturbed:
             assert entry.standing is not None
             found[-1].append([(f"{visible(entry.strategy)}: {entry.standing.reason}", QUIET)])

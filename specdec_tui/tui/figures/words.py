@@ -151,6 +151,7 @@ def figure_lines(
     label: str = "",
     rows: int = 1,
     beside_gauges: bool = False,
+    can_repeat: bool = True,
 ) -> Content:
     """Figures in one or two rows, and in the room left a bar for each of the last rounds.
 
@@ -160,7 +161,7 @@ def figure_lines(
     speed = speed_groups(figures, baseline, found, is_target, label)
     has_room = rows > 1 or beside_gauges
     if found is not None and found.is_disturbed:  # what is predicted comes from the same clocks
-        cost = [[("r repeats", "$text-accent")]] if figures.end is not None else []
+        cost = [[("r repeats", "$text-accent")]] if can_repeat and figures.end is not None else []
         cost.append([(found.reason, QUIET)])
     else:
         cost = [] if is_target else cost_groups(figures, baseline, width if has_room else 0)

@@ -91,6 +91,8 @@ class StrategyPane(CursorPane, can_focus=True):
         self._baseline: RunFigures | None = None
         self._baseline_label = ""
         self._scale: Scale | None = None
+        self.can_repeat = True
+        """Whether there are models to run again with."""
         self._lossless: Lossless | None = None
         self._max_new_tokens = 0
         self._texts: list[str] = []
@@ -402,6 +404,7 @@ class StrategyPane(CursorPane, can_focus=True):
             label=self._baseline_label,
             rows=2 if self.has_class("-tall") and not in_charts else 1,
             beside_gauges=in_charts and not short,
+            can_repeat=self.can_repeat,
         )
         status, first = status_parts(self.state, self._figures, self._max_new_tokens, self._lossless, is_target)
         self._figure_line.update(figures, layout=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from specdec_tui.decoding.figures import RunFigures
@@ -158,6 +160,9 @@ def test_bars_are_as_long_as_their_share() -> None:
     assert text(gauge(0.5, 4, Ink.GOOD, 0.75)) == "██░┃"
     assert text(gauge(1.0, 4, Ink.GOOD, 1.0)) == "███┃"
     assert gauge(0.3, 0, Ink.GOOD, 0.5) == []
+    assert text(gauge(0.5, 4, Ink.GOOD, None, 0.75)) == "██▒░"
+    # Longer than its track, which is that of all panes: said, and no scale of its own.
+    assert text(gauge(1.2, 4, Ink.GOOD)) == "███▸" and text(gauge(0.5, 4, Ink.GOOD, None, 1.2)) == "██▒▸"
 
 
 def test_the_histogram_counts_rounds_by_their_accepted_drafts() -> None:
@@ -255,6 +260,15 @@ def test_the_targets_own_step_is_a_line_across_the_bars_of_rounds() -> None:
     narrow = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), TARGET, 27, 9, scale)]
     assert narrow[0].startswith("▒draft █verify ┃target") and narrow[1].endswith("140.0") and "┃" in narrow[1]
     assert "target's step 100.0" in text(compact_chart(Chart.LATENCY, run, TARGET, 76, scale))
+
+
+def test_a_figure_above_the_scale_keeps_the_scale() -> None:
+    """In a race, whose scale is that of the whole run, a ratio may be larger on the way: `0–2.02963×` stood there."""
+    target, run = many(40, "", 0.0, 0.1), many(20, "aa", 0.0, 0.12)
+    scale = replace(common_scale([target, run], target), speedup=2.0, speed=20.0)
+    _, ratio, speed = (text(line) for line in gauge_lines(run, run.window(), target, False, 76, scale))
+    assert ratio.startswith("speedup 0–2× ") and "▸" in ratio and "2.50×, faster" in ratio
+    assert speed.startswith("tok/s 0–20 ") and "▸" in speed
 
 
 def test_a_round_longer_than_the_scale_says_so_and_flattens_no_other() -> None:

@@ -86,6 +86,9 @@ async def test_an_impossible_speedup_has_neither_star_nor_green_but_an_interval_
         good = Color.parse(TOKEN_DEFAULTS["token-accepted"])
         assert speed.style is not None and speed.style.color is not None
         assert tuple(speed.style.color.get_truecolor()) != good.rgb
+        table.show(DISTURBED, can_repeat=False)
+        await pilot.pause()
+        assert "clock disturbed · lookup" in painted(table)[4] and "r repeats" not in painted(table)[4]
         table.show([DISTURBED[0], DISTURBED[1]])
         assert not any("★" in line for line in painted(table))
 

@@ -69,7 +69,12 @@ async def test_a_disturbed_clock_is_said_in_the_place_of_a_ratio() -> None:
         assert f"clock disturbed {found.text}" in figure_text(pane) and f"{found.ratio:.2f}×" not in figure_text(pane)
         await pilot.resize_terminal(100, 20)
         await pilot.pause()
-        assert "r repeats" in figure_text(pane)
+        assert "r repeats" in figure_text(pane) and found.reason in figure_text(pane)
+        pane.can_repeat = False  # a trace, and no models
+        pane.set_baseline(None)
+        pane.set_baseline(run_of("target", gamma=0, round_seconds=0.171))
+        await pilot.pause()
+        assert "r repeats" not in figure_text(pane) and found.reason in figure_text(pane)
 
 
 @pytest.mark.parametrize("width", [58, 100])
