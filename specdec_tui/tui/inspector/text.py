@@ -29,6 +29,7 @@ _FATES = {
     Status.BONUS: "bonus: the target's token behind a full acceptance",
     Status.SAMPLED: "sampled: drawn without drafts",
 }
+_TESTED = "unverified: behind the refused draft; its own test failed too"  # under the block rule all are tested
 _TEXT_STYLES = {Status.REJECTED: "strike", Status.RESAMPLED: "bold", Status.BONUS: "bold", Status.UNVERIFIED: "italic"}
 _GAP = 2
 _FACTS = 30
@@ -77,7 +78,8 @@ def facts(look: Look, width: int) -> list[Line]:
             (number, QUIET),
         ]
     ]
-    lines += _wrapped(_FATES[token.status], colour, width)
+    tested = token.status is Status.UNVERIFIED and token.draw is not None
+    lines += _wrapped(_TESTED if tested else _FATES[token.status], colour, width)
     told = chances(token, greedy)
     side_by_side = "   ".join(told)
     for text in [side_by_side] if cell_len(side_by_side) <= width else told:

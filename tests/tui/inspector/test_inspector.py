@@ -294,6 +294,13 @@ async def test_only_one_pane_is_inspected_at_a_time() -> None:
         assert app.inspection.panel is not None and "lookup" in str(app.inspection.panel.border_title)
 
 
+async def test_a_run_with_default_settings_keeps_the_alternatives_that_i_shows() -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await after_a_run(pilot, app)
+        assert app.runs.engine._engine.runs[0][1].insight
+
+
 async def test_without_a_run_there_is_nothing_to_inspect() -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:

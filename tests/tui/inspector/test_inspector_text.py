@@ -98,6 +98,11 @@ def test_a_token_that_was_never_judged_has_no_chance_to_be_accepted() -> None:
     assert "1.000" not in text and "accept with" not in text and "min(" not in text
 
 
+def test_under_the_block_rule_a_draft_behind_the_refused_one_was_tested() -> None:
+    text = told(Token(1, Status.UNVERIFIED, 3, 0.2, 0.5, 0.3, 0.9))
+    assert "never judged" not in text and "draw 0.90 ≥ 0.30: not passed" in text
+
+
 def test_a_draw_and_the_chance_it_was_compared_with_never_look_equal() -> None:
     text = told(Token(1, Status.ACCEPTED, 0, 0.5, 0.64741, 0.77231, 0.77171))
     assert "draw 0.7717 < 0.7723: accepted" in text
