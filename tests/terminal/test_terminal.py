@@ -179,3 +179,12 @@ def test_ctrl_c_typed_right_behind_enter_stops_the_run(launch: Launch) -> None:
     terminal.keys("Enter")
     terminal.keys("C-c")
     terminal.wait_for("› Tell me about the sea", "stopped", "ready")
+
+
+def test_alt_and_a_digit_go_to_a_pane_and_write_nothing_into_the_prompt(launch: Launch) -> None:
+    terminal = launch()
+    terminal.wait_for("ready")
+    terminal.type("half a")
+    terminal.keys("M-3")
+    screen = terminal.wait_for("━ 3 speculative")
+    assert "half a" in screen and "£" not in screen

@@ -1,12 +1,15 @@
-"""A paste is text, whatever is in it.
+"""A paste is text, whatever is in it; and alt with a digit is a key.
 
 Textual's parser goes on looking for escape sequences inside a bracketed paste. One it does not
 know is replayed as keys and ends the paste early; the rest then arrives as keys too, and a line
 break among them is an enter. So pastes are cut out of the input before the parser sees them.
+
+What terminals send for alt and a digit it takes for a character that some keyboards have there (`£`).
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,6 +21,8 @@ from textual._xterm_parser import XTermParser
 from textual.message import Message
 
 from specdec_tui.tui.lines.sanitize import editable
+
+_ALT_DIGIT = re.compile("\x1b[0-9]")
 
 
 class PasteSafeParser(XTermParser):
@@ -36,6 +41,11 @@ class PasteSafeParser(XTermParser):
                 data = yield from self._outside(data)
             else:
                 data = yield from self._inside(data)
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        if _ALT_DIGIT.fullmatch(sequence):
+            return [events.Key(f"alt+{sequence[-1]}", None)]
+        return super()._sequence_to_key_events(sequence, alt)
 
     def _outside(self, data: str) -> Generator[Message, None, str]:
         """Pass on everything up to a paste; returns what is left of `data`."""

@@ -41,3 +41,9 @@ def test_an_end_marker_inside_the_pasted_text_does_not_let_the_rest_act_as_keys(
 
 def test_bytes_without_a_paste_are_parsed_as_before() -> None:
     assert parsed("a\r\x1b[B\x1b[1;5A", 1000) == ["a", "enter", "down", "ctrl+up"]
+
+
+@pytest.mark.parametrize("sent", ["\x1b3", "\x1b[51;3u"])
+def test_alt_and_a_digit_is_a_key_and_no_character_however_the_terminal_sends_it(sent: str) -> None:
+    (key,) = PasteSafeParser().feed(sent)
+    assert isinstance(key, events.Key) and (key.key, key.is_printable) == ("alt+3", False)
