@@ -52,6 +52,7 @@ from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, spe
 from specdec_tui.decoding.loop import decode  # noqa: E402
 from specdec_tui.decoding.lossless import check, near_tie_bound  # noqa: E402
 from specdec_tui.decoding.records import EndReason, Notice, PrefillDone, RoundVerified  # noqa: E402
+from specdec_tui.decoding.reliability import reliability  # noqa: E402
 from specdec_tui.decoding.sampling import Sampler  # noqa: E402
 
 SIDES = ("target", "speculative", "generate", "static", "assisted", "flashspec")
@@ -393,6 +394,8 @@ def take_turns(
                 both = outcome.figures, baseline.figures
                 entry |= {"c": cost_ratio(*both), "v": verify_ratio(*both), "predicted": prediction(*both)}
                 entry["speedup"] = speedup(baseline.figures, outcome.figures)
+                told = reliability(*both)
+                entry["disturbed"] = told.reason if told else ""
         report.add("runs", place | entry)
 
 

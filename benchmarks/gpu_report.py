@@ -28,10 +28,13 @@ class Report:
         if self._path is not None:
             self._path.write_text(json.dumps(self.data) + "\n", encoding="utf-8")
 
+    def chosen(self, kind: str, **wanted: Any) -> list[dict[str, Any]]:
+        """The entries that have the wanted values."""
+        return [e for e in self.data[kind] if all(e[name] == value for name, value in wanted.items())]
+
     def middle(self, kind: str, figure: str, **wanted: Any) -> float | None:
         """Median of a figure over the entries that have the wanted values."""
-        entries = [e for e in self.data[kind] if all(e[name] == value for name, value in wanted.items())]
-        values = [e[figure] for e in entries if e.get(figure) is not None]
+        values = [e[figure] for e in self.chosen(kind, **wanted) if e.get(figure) is not None]
         return median(values) if values else None
 
 
@@ -85,6 +88,7 @@ def drafted_row(report: Report, place: dict[str, int], wish: float, static: floa
         "predicted": predicted,
         "speedup": realised,
         "of predicted": ratio(realised, predicted),
+        "disturbed": sum(bool(e.get("disturbed")) for e in report.chosen("runs", **ours)),
         "same ids": told_lossless(report, **ours),
         "assisted tok/s": assisted,
         "× assisted": ratio(rate, assisted),
@@ -98,7 +102,7 @@ def drafted_row(report: Report, place: dict[str, int], wish: float, static: floa
 
 def told_lossless(report: Report, **wanted: Any) -> str:
     """How often the ids were the target's, and of the other runs, how many tokens were near-ties."""
-    runs = [r for r in report.data["runs"] if all(r[name] == value for name, value in wanted.items())]
+    runs = report.chosen("runs", **wanted)
     same = sum(r["lossless"] == "identical" for r in runs)
     wrong = sum(r["lossless"] == "different" for r in runs)
     ties = sum(r["near_ties"] for r in runs)
