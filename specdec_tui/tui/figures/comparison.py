@@ -87,12 +87,16 @@ class ComparisonTable(Static):
 
 
 def ranked(rows: Sequence[Row], baseline: RunFigures | None) -> list[Entry]:
-    """Every row against the baseline; the fastest of those that may be called faster is the best."""
+    """Every row against the baseline.
+
+    The fastest is the best if it may be called faster; where it may not, no slower one is in its place.
+    """
     found = [None if name == "target" else standing(figures, baseline) for name, figures, _ in rows]
-    best = max((one.ratio for one in found if one is not None and one.verdict is Verdict.FASTER), default=None)
+    clear = [one for row, one in zip(rows, found, strict=True) if row[0] != "drafter" and one and not one.is_disturbed]
+    best = max(clear, key=lambda one: one.ratio, default=None)
+    starred = best if best is not None and best.verdict is Verdict.FASTER else None
     return [
-        Entry(*row, baseline, one, one is not None and one.verdict is Verdict.FASTER and one.ratio == best)
-        for row, one in zip(rows, found, strict=True)
+        Entry(*row, baseline, one, one is not None and one is starred) for row, one in zip(rows, found, strict=True)
     ]
 
 

@@ -93,6 +93,16 @@ async def test_an_impossible_speedup_has_neither_star_nor_green_but_an_interval_
         assert not any("★" in line for line in painted(table))
 
 
+async def test_no_slower_run_has_the_star_where_the_fastest_is_not_sure_of_it() -> None:
+    few = figures(run_steps("lookup", TEXT[:25], alpha=1.0))
+    table = ComparisonTable()
+    async with HostApp(table, columns="-one").run_test(size=(160, 10)) as pilot:
+        table.show([*ROWS[:2], ("lookup", few, None)])
+        await pilot.pause()
+        assert float(table.cells("lookup")["speedup"][:-1]) > float(table.cells("speculative")["speedup"][:-1])
+        assert not any("★" in line for line in painted(table))
+
+
 async def test_runs_without_figures_show_dashes() -> None:
     table = ComparisonTable()
     async with HostApp(table, columns="-one").run_test(size=(160, 10)):
