@@ -106,6 +106,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.side_bar: SideBar | None = None
         self._replay = replay
         self._left_for_side_bar: Widget | None = None
+        self._with_drafts = False
         self._pressed_stop = -SECOND_PRESS_SECONDS
 
     # What is on the screen
@@ -275,11 +276,11 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.stage.allow_repeating(True)
         self.recordings.learn_environment()
 
-    def run_begins(self, prompt: str) -> None:
+    def run_begins(self, run: Run) -> None:
         self.racing.stop()
         self.recordings.close()
-        self.prompt_box.remember(prompt)
-        self.stage.begin(self.settings)
+        self.prompt_box.remember(run.prompt)
+        self.stage.begin(run.settings, run.turn, run.prompt)
 
     def run_goes_on(self, batch: Sequence[Event]) -> None:
         self.stage.go_on(batch)
@@ -289,8 +290,13 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def run_ended(self, run: Run) -> None:
         self.recordings.keep(run, self.runs.pair)
+        if run.turn:
+            self.grid.turn_ended(run.turn, run.prompt)
         self.grid.show_only(self.settings.strategies)
         self.call_after_refresh(collect_everything)
+
+    def chat_is_new(self) -> None:
+        self.grid.forget_turns()
 
     def give_back(self, prompt: str) -> None:
         self.prompt_box.give_back(prompt)
@@ -517,6 +523,13 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             else:
                 pane.cycle_view()
         self.stage.give_room()
+
+    def action_toggle_drafts(self) -> None:
+        """Rejected and unverified drafts in the text of all panes, or out of it."""
+        self._with_drafts = not self._with_drafts
+        self.grid.show_drafts(self._with_drafts)
+        if all(pane.view != "text" for pane in self.grid.shown):
+            self.say(f"Refused drafts are {'shown' if self._with_drafts else 'left out'} in the text view (v)")
 
     def action_toggle_table(self) -> None:
         if not self.stage.toggle_table():

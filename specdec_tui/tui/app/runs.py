@@ -29,6 +29,8 @@ class Run:
     prompt: str
     settings: Settings
     events: list[Event] = field(default_factory=list)
+    turn: int = 0
+    """Of the conversation; 0: of none."""
 
 
 class RunScreen(Protocol):
@@ -47,7 +49,7 @@ class RunScreen(Protocol):
     def pair_loaded(self, pair: PairInfo) -> None:
         """The models that answer from now on."""
 
-    def run_begins(self, prompt: str) -> None:
+    def run_begins(self, run: Run) -> None:
         """Make room for a run with the present settings."""
 
     def run_goes_on(self, batch: Sequence[Event]) -> None:
@@ -58,6 +60,9 @@ class RunScreen(Protocol):
 
     def run_ended(self, run: Run) -> None:
         """Nothing more comes of this run."""
+
+    def chat_is_new(self) -> None:
+        """The conversation so far is forgotten."""
 
     def give_back(self, prompt: str) -> None:
         """A prompt that will not run."""
@@ -164,8 +169,9 @@ class Runs:
 
     def _begin(self, prompt: str) -> None:
         settings = self._screen.settings
-        self.last_prompt, self.run = prompt, Run(prompt, settings)
-        self._screen.run_begins(prompt)
+        turn = (max(1, self.turns) if self._again else self.turns + 1) if settings.chat else 0
+        self.last_prompt, self.run = prompt, Run(prompt, settings, turn=turn)
+        self._screen.run_begins(self.run)
         self._job = self.engine.run(prompt, settings, again=self._again)
 
     def _return_waiting(self) -> None:
@@ -216,7 +222,7 @@ class Runs:
         self._screen.run_goes_on(batch)
         over = any(isinstance(event, Finished) for event in batch)
         if over and self.run.settings.chat and any(map(_wrote, self.run.events)):
-            self.turns = max(1, self.turns) if self._again else self.turns + 1
+            self.turns = self.run.turn
 
     def _job_ended(self, job: int, error: str) -> None:
         self._screen.show_progress(None)
@@ -228,12 +234,14 @@ class Runs:
             self._screen.say(error, "error")
         elif job in self._new_chats:
             self.turns = 0  # not before: a run ahead of it has counted its turn meanwhile
+            self._screen.chat_is_new()
             self.prepare()
         self._new_chats.discard(job)
         self._settle()
 
     def _loaded(self, job: int, pair: PairInfo) -> None:
         self.pair, self.turns = pair, 0
+        self._screen.chat_is_new()
         self.choice = self._loads.get(job, self.choice)
         self._screen.pair_loaded(pair)
         if pair.notes:

@@ -25,6 +25,7 @@ class Stage:
         self._elsewhere: tuple[RunFigures | None, str] = (None, "")
         self._table_is_wanted = False
         self._can_repeat = True
+        self._turn, self._prompt = 0, ""
 
     def allow_repeating(self, can_repeat: bool) -> None:
         """Whether there are models to run again with: where not, no word says that a key does."""
@@ -79,10 +80,11 @@ class Stage:
 
     # A run at work
 
-    def begin(self, settings: Settings) -> None:
-        """Clear the panes for a run."""
+    def begin(self, settings: Settings, turn: int = 0, prompt: str = "") -> None:
+        """Clear the panes for a run that answers `prompt` as a turn of the conversation; 0: of none."""
+        self._turn, self._prompt = turn, prompt
         self._hidden, self._elsewhere = set(), (None, "")
-        self.grid.begin(settings.strategies, settings.max_new_tokens)
+        self.grid.begin(settings.strategies, settings.max_new_tokens, turn=turn, prompt=prompt)
         self.table_is_open = False
 
     def go_on(self, batch: Sequence[Event]) -> None:
@@ -97,7 +99,8 @@ class Stage:
     # A run of the past
 
     def open(self, trace: Trace) -> None:
-        """All of a trace that was not shown before."""
+        """All of a trace that was not shown before, and nothing of a conversation."""
+        self._turn, self._prompt = 0, ""
         self._hidden, self._elsewhere = set(), (None, "")
         self.show_whole(trace)
 
@@ -115,7 +118,8 @@ class Stage:
     def clear_for(self, trace: Trace, *, keep_scale: bool = False) -> None:
         """Empty panes for the strategies of a trace; `keep_scale`: of the one that was just in them."""
         known = [name for name in trace.strategies if name in STRATEGIES]
-        self.grid.begin(known, trace.header.run_settings().max_new_tokens, keep_scale=keep_scale)
+        length = trace.header.run_settings().max_new_tokens
+        self.grid.begin(known, length, keep_scale=keep_scale, turn=self._turn, prompt=self._prompt)
         self.grid.show_only(set(known) - self._hidden)
 
     def deliver(self, events: Sequence[Event]) -> None:

@@ -156,6 +156,13 @@ COMMANDS: tuple[Command, ...] = (
         check=check_view,
         also="plot chart",
     ),
+    Command(
+        "refused drafts",
+        "show refused drafts in the text, or leave them out",
+        "toggle_drafts",
+        "x",
+        also="rejected unverified",
+    ),
     Command("inspect", "look into one token: chances, draw, alternatives", "inspect", "i", also="why"),
     Command("find", "find text in the current pane", "find", "f,ctrl+f", also="search"),
     Command("copy", "copy the current pane's answer, or what is selected in it", "copy", "y"),

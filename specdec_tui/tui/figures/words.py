@@ -97,6 +97,13 @@ def speed_groups(
     return groups
 
 
+def speed_words(figures: RunFigures, baseline: RunFigures | None, is_target: bool, label: str = "") -> str:
+    """The same without colours, for a run that is over."""
+    found = None if is_target else standing(figures, baseline)
+    groups = speed_groups(figures, baseline, found, is_target, label)
+    return " · ".join("".join(text for text, _ in group) for group in groups)
+
+
 def cost_groups(figures: RunFigures, baseline: RunFigures | None, width: int) -> list[list[Part]]:
     """What the costs of a run let one expect of it: the predicted speedup, how far off it is, c and v.
 

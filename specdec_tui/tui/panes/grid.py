@@ -113,21 +113,45 @@ class PaneGrid(VerticalScroll, can_focus=False):
             if pane.inspecting and not pane.display:
                 pane.close_inspector()
 
-    def begin(self, strategies: Iterable[str], max_new_tokens: int, *, keep_scale: bool = False) -> None:
+    def begin(
+        self,
+        strategies: Iterable[str],
+        max_new_tokens: int,
+        *,
+        keep_scale: bool = False,
+        turn: int = 0,
+        prompt: str = "",
+    ) -> None:
         """Clear the panes that take part in a run, and show them alone.
 
+        The run answers `prompt` as a turn of the conversation; 0: of none.
         `keep_scale`: they are drawn on the scale of the whole run that was just in them, and measured
         against the same. It tells the largest figures of all panes, but not which of them they are.
         """
         self._took_part, self._checked, self._active = tuple(strategies), {}, ""
         self.show_only(self._took_part)
         for name in self._took_part:
-            self.panes[name].begin(max_new_tokens)
+            self.panes[name].begin(max_new_tokens, turn, prompt)
         if not keep_scale:
             self._outside = None, ""
         self._set_baseline()
         self._scale_is_kept = keep_scale
         self._set_scale(self.scale if keep_scale else Scale())
+
+    def turn_ended(self, turn: int, prompt: str) -> None:
+        """The run that was in the panes answered `prompt` as this turn of the conversation."""
+        for name in self._took_part:
+            self.panes[name].turn_ended(turn, prompt)
+
+    def forget_turns(self) -> None:
+        """Another conversation begins."""
+        for pane in self.panes.values():
+            pane.forget_turns()
+
+    def show_drafts(self, wanted: bool) -> None:
+        """Let drafts that did not become text stand in it, in all panes, or leave them out."""
+        for pane in self.panes.values():
+            pane.show_drafts(wanted)
 
     def measure_against(self, baseline: RunFigures | None, label: str = "") -> None:
         """Where no target takes part, speedups are against this run of it, and `label` says which it is."""

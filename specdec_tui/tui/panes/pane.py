@@ -29,7 +29,7 @@ from specdec_tui.decoding.records import (
     RunStarted,
     Status,
     Step,
-    Token,
+    tokens_of,
 )
 from specdec_tui.tui.commands.table import INSPECT, VIEWS, bindings
 from specdec_tui.tui.figures.charts_view import ChartsView
@@ -41,6 +41,7 @@ from specdec_tui.tui.figures.words import (
     Part,
     figure_lines,
     fit_groups,
+    speed_words,
     status_parts,
 )
 from specdec_tui.tui.lines.line_view import LineView
@@ -51,6 +52,7 @@ from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.rounds_view import RoundsView
 from specdec_tui.tui.tokens.run_log import Place
 from specdec_tui.tui.tokens.token_view import TokenView
+from specdec_tui.tui.tokens.transcript import Turn
 from specdec_tui.tui.tokens.tree_view import TreeView
 
 # Numbers that change faster than this cannot be read, and painting them takes time from decoding.
@@ -97,7 +99,6 @@ class StrategyPane(CursorPane, can_focus=True):
         self._max_new_tokens = 0
         self._texts: list[str] = []
         self._answer = ""
-        self._last_token: Token | None = None
         self._notes: list[Content] = []
         self._due = False
         self._painted = 0.0
@@ -160,7 +161,9 @@ class StrategyPane(CursorPane, can_focus=True):
     @property
     def _caption(self) -> str:
         view = self.cursor_view
-        return self.view if view is None else view.caption
+        caption = self.view if view is None else view.caption
+        transcript = self._token_view.transcript
+        return f"{caption} · turn {transcript.number}" if caption and transcript.is_shown else caption
 
     @property
     def lossless(self) -> Lossless | None:
@@ -187,8 +190,11 @@ class StrategyPane(CursorPane, can_focus=True):
     def charts_view(self) -> ChartsView:
         return self._charts_view
 
-    def begin(self, max_new_tokens: int) -> None:
-        """Clear the pane for a new run that may emit so many tokens."""
+    def begin(self, max_new_tokens: int, turn: int = 0, prompt: str = "") -> None:
+        """Clear the pane for a new run that may emit so many tokens.
+
+        It answers `prompt` as the given turn of a conversation, whose earlier turns stay above it; 0: of none.
+        """
         self.state = PaneState.WAITING
         self._figures = RunFigures()
         self._baseline, self._baseline_label = None, ""
@@ -196,10 +202,10 @@ class StrategyPane(CursorPane, can_focus=True):
         self._max_new_tokens = max_new_tokens
         self._texts = []
         self._answer = ""
-        self._last_token = None
         self._notes = []
         self._show_notes()
         self.run_log.clear()
+        self._token_view.transcript.begin(turn, prompt)
         for view in self.cursor_views:
             view.clear()
         self.cursor_to_start()
@@ -208,9 +214,6 @@ class StrategyPane(CursorPane, can_focus=True):
 
     def feed(self, steps: Sequence[Step]) -> None:
         """Take a batch of steps of this strategy: one repaint, however many rounds it holds."""
-        tokens: list[Token] = []
-        texts: list[str] = []
-        pending: Step | None = None
         ended = False
         settled = self.run_log.settled
         for step in steps:
@@ -219,18 +222,11 @@ class StrategyPane(CursorPane, can_focus=True):
             self.run_log.alternatives.update(step.alternatives)
             match record:
                 case RoundVerified() | PrefillDone():
-                    pending = None
                     self.state = PaneState.RUNNING
                     self.run_log.add(record, step.texts)
-                    drafts = record.drafts if isinstance(record, RoundVerified) else ()
-                    last = record.emitted if isinstance(record, RoundVerified) else record.token
-                    for token, text in zip((*drafts, last) if last else drafts, step.texts, strict=False):
-                        if token.status in EMITTED:
-                            tokens.append(token)
-                            texts.append(text)
-                            self._last_token = token
+                    pairs = zip(tokens_of(record), step.texts, strict=False)
+                    self._texts += [text for token, text in pairs if token.status in EMITTED]
                 case DraftsProposed():
-                    pending = step
                     self.run_log.add(record, step.texts)
                 case RunStarted():
                     self.state = PaneState.PREFILL
@@ -245,20 +241,13 @@ class StrategyPane(CursorPane, can_focus=True):
                         self.state = PaneState.PREFILL
                 case RunEnded():
                     ended = True
-                    pending = None
                     self._answer = step.answer
-                    if self._last_token is not None:
-                        # What an unfinished character still owes belongs to the token that began it.
-                        tokens += [self._last_token] * len(step.texts)
-                        texts += step.texts
+                    if self._texts:
+                        self.run_log.rest = step.texts
+                        self._texts += step.texts
                     self._end(record)
-        self._texts += texts
-        if isinstance(pending, Step) and isinstance(pending.record, DraftsProposed):
-            self._token_view.feed(tokens, texts, pending.record.drafts, pending.texts)
-        else:
-            self._token_view.feed(tokens, texts)
-        self._rounds_view.sync()
-        self._tree_view.sync()
+        for view in self.cursor_views:
+            view.sync()
         self.log_changed(settled)
         if ended or monotonic() - self._painted >= _FIGURES_SECONDS:
             self._repaint_lines()  # in the same painting as the text: what costs is the number of paintings
@@ -281,6 +270,26 @@ class StrategyPane(CursorPane, can_focus=True):
         self.remove_class("-running")
         self.post_message(self.FatesChanged())
         self._repaint_lines()
+
+    def turn_ended(self, turn: int, prompt: str) -> None:
+        """The run answered `prompt` as this turn of the conversation: the turns behind it stand below it."""
+        rows = self.run_log.rows
+        pieces = [(token.status, text) for row in rows for token, text in zip(row.tokens, row.texts, strict=False)]
+        if pieces:
+            pieces += [(pieces[-1][0], text) for text in self.run_log.rest]
+            words = speed_words(self._figures, self._baseline, self.strategy == "target", self._baseline_label)
+            self._token_view.transcript.ended(Turn(turn, prompt, tuple(pieces), words))
+
+    def forget_turns(self) -> None:
+        """Another conversation begins with the next run."""
+        self._token_view.transcript.forget()
+        self._token_view.lay_out_again()
+
+    def show_drafts(self, wanted: bool) -> None:
+        """Let drafts that did not become text stand in it, struck out, or leave them out."""
+        self._token_view.with_drafts = wanted
+        self.view_changed()
+        self.post_message(self.FatesChanged())
 
     def checked(self, lossless: Lossless) -> None:
         """Show the verdict of the lossless check."""
@@ -340,8 +349,8 @@ class StrategyPane(CursorPane, can_focus=True):
         for name, shown in self._views.items():
             shown.display = name == view
         self.set_class(view == "charts", "-charts")
-        self._rounds_view.sync()
-        self._tree_view.sync()
+        for one in self.cursor_views:
+            one.sync()
         self.view_changed()
         self.post_message(self.FatesChanged())
         for bar in self.query(FindBar):

@@ -50,6 +50,10 @@ class CursorView(LineView):
         self.everything_changed()
         self.following = True
 
+    def sync(self) -> None:
+        """Bring the lines up to date with the log."""
+        raise NotImplementedError
+
     def lines_of(self, place: Place) -> Sequence[int]:
         """The lines that show a token, the one to be kept in sight first; empty where nothing is laid out."""
         raise NotImplementedError

@@ -10,17 +10,15 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual.color import Color
 
 from specdec_tui.decoding.records import Status, Token
 from specdec_tui.tui.tokens.chips import Kind, Run
 from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.run_log import Place, Row, RunLog, Shown
-from specdec_tui.tui.tokens.style import TOKEN_CLASSES
+from specdec_tui.tui.tokens.style import TOKEN_CLASSES, stressed
 
 _NUMBERS, _BLANKS = "rounds--numbers", "rounds--blanks"
 _MARKED = Style(reverse=True)
-_FAINT = 0.25
 _LATEST = 32  # rounds that tell what is known of tokens in this run
 
 
@@ -148,16 +146,3 @@ class RowsView(CursorView):
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._styles = {}
-
-
-def stressed(style: Style, strength: int, no_color: bool) -> Style:
-    """A style made stronger (1) or fainter (-1), in steps that a screen without colours shows too."""
-    if strength > 0:
-        return style + Style(bold=True)
-    if strength == 0:
-        return style
-    if no_color or style.color is None or style.bgcolor is None or style.color.is_default:
-        return style + Style(dim=True)
-    # Terminals halve what is dim, and on a light ground that cannot be read.
-    colour, ground = Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor)
-    return style + Style(color=colour.blend(ground, _FAINT).rich_color)

@@ -49,6 +49,8 @@ class RunLog:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.alternatives: dict[int, str] = {}
+        self.rest: tuple[str, ...] = ()
+        """What an unfinished last character still owed when the run ended."""
         self._starts = array("q")  # position of the first token of each row
 
     @property
@@ -60,6 +62,7 @@ class RunLog:
         """Forget everything, for a new run."""
         self.rows.clear()
         self.alternatives.clear()
+        self.rest = ()
         del self._starts[:]
 
     def add(self, record: Shown, texts: tuple[str, ...]) -> None:

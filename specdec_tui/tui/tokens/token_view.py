@@ -1,11 +1,12 @@
-"""The text of one run, every token in the colours of its fate."""
+"""The text of one run, every token in the colours of its fate, below the turns that went before."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.selection import Selection
@@ -16,65 +17,119 @@ from specdec_tui.tui.lines.sanitize import copyable, visible
 from specdec_tui.tui.lines.view_search import ViewSearch
 from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.run_log import Place, RunLog
-from specdec_tui.tui.tokens.style import TOKEN_CLASSES, token_styles
+from specdec_tui.tui.tokens.style import TOKEN_CLASSES, stressed, token_styles
+from specdec_tui.tui.tokens.transcript import OFF_TEXT, Around, Look, Transcript
+
+_AROUND: dict[Look, str] = {look: f"turn--{look.value}" for look in Around}
+_IN_LINE = str.maketrans({"\n": "↵", "\t": "⇥"})
 
 
 class TokenView(CursorView):
-    """Emitted tokens, and at the tail the drafts that wait for the target."""
+    """The turns before, then the emitted tokens, and at the tail the drafts that wait for the target."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = set(TOKEN_CLASSES.values())
+    COMPONENT_CLASSES: ClassVar[set[str]] = {*TOKEN_CLASSES.values(), *_AROUND.values()}
 
     def __init__(self, log: RunLog | None = None, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(log, id=id, classes=classes)
+        self.transcript = Transcript()
         self.layout_text = TextLayout()
-        self._tokens: list[Token] = []
+        self._with_drafts = False
+        # A look and a text for each piece of the layout; behind the earlier turns, `_first` pieces, a place too.
+        self._looks: list[Look] = []
         self._texts: list[str] = []
-        self._emitted = 0
-        self._styles: dict[Status, Style] | None = None
+        self._first = 0
+        self._places: list[Place] = []
+        self._settled = 0  # pieces that are no drafts waiting
+        self._rows = 0  # of the log, in those pieces
+        self._rest: tuple[str, ...] = ()  # of the log, in those pieces
+        self._styles: dict[Look, Style] | None = None
 
     @property
     def emitted_only(self) -> bool:
-        return True
+        return not self._with_drafts
 
     @property
     def line_count(self) -> int:
         return len(self.layout_text.lines)
 
+    @property
+    def with_drafts(self) -> bool:
+        """Whether drafts that did not become text stand struck out where they were refused."""
+        return self._with_drafts
+
+    @with_drafts.setter
+    def with_drafts(self, wanted: bool) -> None:
+        self._with_drafts = wanted
+        self.lay_out_again()
+
+    def lay_out_again(self) -> None:
+        """Other pieces than before stand before or among the tokens; the reader stays about where he was."""
+        following, share = self.following, self.scroll_offset.y / max(1, self.line_count)
+        self._lay_out()
+        self.sync()
+        if not following:
+            self.scroll_to(y=round(share * self.line_count), animate=False)
+        self.following = following
+
     def clear(self) -> None:
-        self.layout_text = TextLayout(self._width or 80)
-        self._tokens = []
-        self._texts = []
-        self._emitted = 0
+        self._lay_out()
         super().clear()
 
-    def feed(
-        self,
-        tokens: Sequence[Token],
-        texts: Sequence[str],
-        pending: Sequence[Token] = (),
-        pending_texts: Sequence[str] = (),
-    ) -> None:
-        """Append emitted tokens with their texts; `pending` drafts take the place of earlier ones."""
-        del self._tokens[self._emitted :]
-        del self._texts[self._emitted :]
-        changed = self.layout_text.append([visible(text) for text in texts])
-        self._tokens.extend(tokens)
-        self._texts.extend(texts)
-        self._emitted = len(self._tokens)
-        if pending:
-            self._tokens.extend(pending)
-            self._texts.extend(pending_texts)
-            changed = min(changed, self.layout_text.set_tail([visible(text) for text in pending_texts]))
+    def _lay_out(self) -> None:
+        """Begin anew, with the turns before."""
+        before = list(self.transcript.pieces(self._with_drafts))
+        self._looks = [look for look, _ in before]
+        self._texts = [text for _, text in before]
+        self._first = self._settled = len(before)
+        self._places, self._rows, self._rest = [], 0, ()
+        self.layout_text = TextLayout(self._width or 80)
+        self.layout_text.append(list(map(_shown, self._looks, self._texts)))
+        if self.search is not None:
+            self.search.matches.cut(0)
+        self.everything_changed()
+
+    def sync(self) -> None:
+        """Bring the text up to date with the log."""
+        del self._looks[self._settled :], self._texts[self._settled :], self._places[self._settled - self._first :]
+        settled = self.run_log.settled
+        for row in range(self._rows, settled):
+            self._take(row)
+        if self._places and not self._rest:
+            # It belongs to the token that began the character.
+            self._rest = self.run_log.rest
+            emitted = next((look for look in reversed(self._looks) if look not in OFF_TEXT), Status.SAMPLED)
+            for text in self._rest:
+                self._add(emitted, text, self._places[-1])
+        new = self._shown_from(self._settled)
+        self._rows, self._settled = settled, len(self._looks)
+        changed = self.layout_text.append(new)
+        if self.run_log.settled < len(self.run_log.rows):
+            self._take(self.run_log.settled)
+            changed = min(changed, self.layout_text.set_tail(self._shown_from(self._settled)))
         self.lines_changed(changed)
+
+    def _take(self, row: int) -> None:
+        record = self.run_log.rows[row]
+        for index, (token, text) in enumerate(zip(record.tokens, record.texts, strict=False)):
+            if self._with_drafts or token.status not in OFF_TEXT:
+                self._add(token.status, text, Place(row, index))
+
+    def _add(self, look: Look, text: str, place: Place) -> None:
+        self._looks.append(look)
+        self._texts.append(text)
+        self._places.append(place)
+
+    def _shown_from(self, piece: int) -> list[str]:
+        return list(map(_shown, self._looks[piece:], self._texts[piece:]))
 
     def token_at(self, line: int, column: int) -> Token | None:
         """The token drawn at a cell of the whole text (not of the visible part); None beside it."""
-        piece = self.layout_text.piece_at(line, column)
-        return None if piece is None else self._tokens[piece]
+        place = self.place_at(line, column)
+        return None if place is None else self.run_log.token(place)
 
     def place_at(self, line: int, column: int) -> Place | None:
-        token = self.token_at(line, column)
-        return None if token is None else self.run_log.find(token.position, token.status)
+        piece = self.layout_text.piece_at(line, column)
+        return None if piece is None or piece < self._first else self._places[piece - self._first]
 
     def lines_of(self, place: Place) -> Sequence[int]:
         piece = self._piece_of(place)
@@ -94,48 +149,55 @@ class TokenView(CursorView):
         line += by
         while 0 <= line < self.line_count:
             # A line may hold nothing but the end of a piece that begins above it.
-            pieces = [(at, start) for at, start, _ in layout.pieces_of(line) if at < self._emitted and at != piece]
+            within = range(self._first, self._settled)
+            pieces = [(at, start) for at, start, _ in layout.pieces_of(line) if at in within and at != piece]
             if pieces:
                 at = max(0, bisect_right([start for _, start in pieces], column) - 1)
-                return self.run_log.find(self._tokens[pieces[at][0]].position) or place
+                return self._places[pieces[at][0] - self._first]
             line += by
         return place
 
     def _piece_of(self, place: Place) -> int | None:
-        if not self.run_log.holds(place):
-            return None
-        # Every emitted token has a piece of its own, in the order of their positions.
-        piece = self.run_log.token(place).position
-        return piece if piece < self._emitted else None
+        at = bisect_left(self._places, place, hi=self._settled - self._first)
+        return self._first + at if self._places[at : at + 1] == [place] and self._first + at < self._settled else None
 
     def line_segments(self, line: int) -> list[Segment]:
-        if self._styles is None:
-            self._styles = token_styles(self)
+        styles = self._styles_of_looks()
         text = self.layout_text.lines[line]
         simple = text.isascii()
         cursor = None if self.cursor is None else self._piece_of(self.cursor)
-        runs: list[tuple[int, Status | None]] = []  # None: the marked token
+        runs: list[tuple[int, Look | None]] = []  # None: the marked token
         for piece, start, _end in self.layout_text.pieces_of(line):
-            status = None if piece == cursor else self._tokens[piece].status
-            if not runs or runs[-1][1] is not status:
-                runs.append((start if simple else cluster_boundary(text, start), status))
+            look = None if piece == cursor else self._looks[piece]
+            if not runs or runs[-1][1] is not look:
+                runs.append((start if simple else cluster_boundary(text, start), look))
         segments: list[Segment] = []
         column = 0
-        for index, (start, status) in enumerate(runs):
+        for index, (start, look) in enumerate(runs):
             end = runs[index + 1][0] if index + 1 < len(runs) else len(text)
-            style = self._marked_style() if status is None else self._styles[status]
+            style = self._marked_style() if look is None else styles[look]
             drawn = text[start:end].removesuffix("\n")
-            if status is None and not drawn:
+            if look is None and not drawn:
                 drawn = "↵"  # a break alone has no cell that could be marked
             if "\t" in drawn:
                 # Tab stops count from the start of the line, so a run is expanded behind its offset.
                 lead = " " * (column % TAB)
                 drawn = expand_tabs(lead + drawn)[len(lead) :]
+            if look is Around.RULE and drawn and text.endswith("\n"):
+                drawn += "─" * (self._width - column - cell_len(drawn))
             if drawn:
                 segment = Segment(drawn, style)
                 column += segment.cell_length
                 segments.append(segment)
         return segments
+
+    def _styles_of_looks(self) -> dict[Look, Style]:
+        if self._styles is None:
+            names = [*TOKEN_CLASSES.items(), *_AROUND.items()]
+            self._styles = {look: self.get_component_rich_style(name) for look, name in names}
+            for status in OFF_TEXT:
+                self._styles[status] = stressed(self._styles[status], -1, self.app.no_color)
+        return self._styles
 
     def _marked_style(self) -> Style:
         assert self.cursor is not None
@@ -157,10 +219,19 @@ class TokenView(CursorView):
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected text as it was generated: without the line breaks of the wrapping."""
         layout = self.layout_text
-        generated = "".join(self._texts)  # what is shown has as many characters
         start = 0 if selection.start is None else layout.offset_of(selection.start.y, selection.start.x)
         end = None if selection.end is None else self._offset_behind(selection.end.y, selection.end.x - 1)
-        return copyable(generated[start:end]), "\n"
+        return copyable(self._generated(start, end)), "\n"
+
+    def _generated(self, start: int, end: int | None) -> str:
+        """The text between two offsets as it was told, without what did not become text."""
+        parts: list[str] = []
+        at = 0
+        for look, text in zip(self._looks, self._texts, strict=True):  # what is shown has as many characters
+            if look not in OFF_TEXT:
+                parts.append(text[max(0, start - at) : None if end is None else max(0, end - at)])
+            at += len(text)
+        return "".join(parts)
 
     def _offset_behind(self, line: int, drawn: int) -> int:
         """Where the character ends that the `drawn`-th one of a line belongs to: a selection tears none."""
@@ -176,20 +247,26 @@ class TokenView(CursorView):
         self.search = _TextSearch(self)
         return self.search
 
-    def emitted_texts(self, first: int) -> list[str]:
-        """What the emitted tokens from the `first` on are shown as."""
-        return [visible(text) for text in self._texts[first : self._emitted]]
+    def settled_texts(self, first: int) -> list[str]:
+        """What the pieces from the `first` on are shown as, but for drafts that wait."""
+        return list(map(_shown, self._looks[first : self._settled], self._texts[first : self._settled]))
+
+
+def _shown(look: Look, text: str) -> str:
+    """As many characters as `text`. Drafts that did not become text break no line."""
+    text = visible(text)
+    return text.translate(_IN_LINE) if look in OFF_TEXT else text
 
 
 class _TextSearch(ViewSearch):
-    """Searches the emitted text itself: a match may go on in the next line of the wrapping."""
+    """Searches the text itself: a match may go on in the next line of the wrapping."""
 
     def __init__(self, view: TokenView) -> None:
         self._view = view
         super().__init__(view)
 
     def update(self, first: int) -> None:
-        new = self._view.emitted_texts(self.matches.part_count)
+        new = self._view.settled_texts(self.matches.part_count)
         if not self._view.line_count:
             self.matches.cut(0)
         self.matches.extend(new)

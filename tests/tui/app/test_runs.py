@@ -23,6 +23,7 @@ class Screen:
     said: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     begun: list[str] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
     ended: list[Run] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
     pairs: list[PairInfo] = field(default_factory=list)
@@ -35,8 +36,9 @@ class Screen:
     def pair_loaded(self, pair: PairInfo) -> None:
         self.pairs.append(pair)
 
-    def run_begins(self, prompt: str) -> None:
-        self.begun.append(prompt)
+    def run_begins(self, run: Run) -> None:
+        self.begun.append(run.prompt)
+        self.turns.append(run.turn)
 
     def run_goes_on(self, batch: Sequence[Event]) -> None:
         self.events += batch
@@ -46,6 +48,9 @@ class Screen:
 
     def run_ended(self, run: Run) -> None:
         self.ended.append(run)
+
+    def chat_is_new(self) -> None:
+        self.turns.append(0)
 
     def give_back(self, prompt: str) -> None:
         self.returned.append(prompt)
@@ -114,7 +119,7 @@ def test_a_run_again_replaces_the_last_turn(screen: Screen) -> None:
     assert engine.repeats == [False, True] and runs.turns == 1
     runs.submit("next", accept_all)
     until(runs, lambda: len(screen.ended) == 3)
-    assert runs.turns == 2
+    assert runs.turns == 2 and screen.turns == [0, 1, 1, 2]  # a load begins a conversation
     runs.engine.close()
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from scripted_engine import ScriptedEngine
-from shell import ask, make_app, ready, until
+from shell import ask, make_app, ready, toasts, until
 from textual.pilot import Pilot
 from widget_data import painted
+
+from specdec_tui.tui.app.app import SpecdecApp
 
 SIZE = (120, 40)
 
@@ -39,3 +41,93 @@ async def test_the_legend_names_the_fates_that_can_stand_in_the_views_shown() ->
         assert not app.legend.display
         await pilot.press("v")
         assert painted(app.legend)[0].strip() == emitted
+
+
+def text_of_pane(app: SpecdecApp, name: str = "speculative") -> str:
+    return app.grid.panes[name].token_view.layout_text.text
+
+
+async def test_earlier_turns_of_a_chat_stay_above_each_with_its_figures_until_a_new_chat() -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await ask(pilot, "first question")
+        await finished(pilot)
+        answer = app.grid.panes["speculative"].answer
+        assert text_of_pane(app) == answer
+        await ask(pilot, "second question")
+        await finished(pilot, 2)
+        for pane in app.grid.shown:
+            text = text_of_pane(app, pane.strategy)
+            assert text.startswith(f"› first question\n{answer}\n── turn 1 · ")
+            assert "tok/s" in text and text.endswith(f"\n› second question\n{answer}")
+            assert pane.answer == answer  # copied is the present one
+        assert "τ" in text_of_pane(app) and "×" in text_of_pane(app)
+        await pilot.press("escape", "v")
+        await pilot.pause(0.5)
+        assert "turn 2" in str(app.grid.panes["speculative"].border_subtitle)
+        await pilot.press("n")
+        await until(pilot, lambda: app.runs.turns == 0)
+        assert text_of_pane(app) == answer
+        await ask(pilot, "third question")
+        await finished(pilot, 3)
+        assert text_of_pane(app) == answer
+
+
+async def test_the_last_turn_run_again_is_replaced_and_the_ones_before_it_stay() -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        for number, prompt in enumerate(("one", "two"), 1):
+            await ask(pilot, prompt)
+            await finished(pilot, number)
+        await pilot.press("escape", "r")
+        await finished(pilot, 3)
+        assert [line for line in text_of_pane(app).split("\n") if line.startswith("›")] == ["› one", "› two"]
+        assert text_of_pane(app).count("── turn") == 1
+
+
+async def test_without_chat_and_in_a_trace_a_run_stands_alone_and_the_conversation_comes_back() -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        for number, prompt in enumerate(("one", "two"), 1):
+            await ask(pilot, prompt)
+            await finished(pilot, number)
+            app.action_race("1000")
+            await until(pilot, lambda: app.racing.race is None)
+        trace = app.recordings.trace
+        assert trace is not None
+        assert "› one" in text_of_pane(app)  # a race of what is in the panes wipes nothing
+        app.recordings.show(trace)
+        assert "›" not in text_of_pane(app)
+        await ask(pilot, "three")
+        await finished(pilot, 3)
+        assert [line for line in text_of_pane(app).split("\n") if line.startswith("›")] == ["› one", "› two", "› three"]
+        app.preferences.change({"chat": False})
+        await ask(pilot, "four")
+        await finished(pilot, 4)
+        assert "›" not in text_of_pane(app)
+
+
+async def test_x_shows_refused_drafts_in_the_text_and_the_legend_names_them() -> None:
+    app = make_app(prompt="go")
+    async with app.run_test(size=SIZE) as pilot:
+        await finished(pilot)
+        await pilot.press("escape", "x")
+        await pilot.pause()
+        pane = app.grid.panes["speculative"]
+        refused = [
+            text
+            for row in pane.run_log.rows
+            for token, text in zip(row.tokens, row.texts, strict=False)
+            if token.status.value == "rejected"
+        ]
+        assert refused and all(text.strip() in text_of_pane(app) for text in refused)
+        assert "✗ rejected  ○ unverified" in painted(app.legend)[0]
+        await pilot.press("x")
+        await pilot.pause()
+        assert text_of_pane(app) == pane.plain_text
+        assert "✗" not in painted(app.legend)[0]
+        await pilot.press("v", "x")
+        assert any("text view" in said for said in toasts(app))

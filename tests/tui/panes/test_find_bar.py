@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 from widget_data import HostApp, run_steps, strips_of
 
-from specdec_tui.decoding.records import Status, Token
+from specdec_tui.decoding.records import DraftsProposed, PrefillDone, RoundVerified, Status, Token
 from specdec_tui.tui.lines.line_view import LineView
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.pane import StrategyPane
@@ -119,9 +119,13 @@ async def test_drafts_that_wait_are_not_found_until_they_are_emitted() -> None:
     async with HostApp(view, columns="-one").run_test(size=(40, 8)):
         search = view.begin_search()
         search.look_for("bar", 0)
-        view.feed([Token(0, Status.SAMPLED, 0)], ["foo "], [Token(1, Status.PENDING, 1)], ["bar"])
+        view.run_log.add(PrefillDone(Token(0, Status.SAMPLED, 0), 0.1), ("foo ",))
+        view.run_log.add(DraftsProposed(0, (Token(1, Status.PENDING, 1),)), ("bar",))
+        view.sync()
         assert len(search.matches) == 0
-        view.feed([Token(1, Status.ACCEPTED, 1), Token(2, Status.BONUS, 2)], ["ba", "r"])
+        verdict = RoundVerified(0, (Token(1, Status.ACCEPTED, 1),), Token(2, Status.BONUS, 2), 0.0, 0.0, 0.0)
+        view.run_log.add(verdict, ("ba", "r"))
+        view.sync()
         assert len(search.matches) == 1
 
 
