@@ -4,56 +4,47 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from time import monotonic
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
-from textual.geometry import Region
 from textual.message import Message
 from textual.notifications import SeverityLevel
-from textual.timer import Timer
 from textual.widget import Widget
 
 import specdec_tui
-from specdec_tui.backends.pair import PairInfo, Progress
-from specdec_tui.decoding.records import Event
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, SettingError, Settings
-from specdec_tui.traces.format import Trace
+from specdec_tui.tui.app.front import Front
 from specdec_tui.tui.app.inspection import Inspection
 from specdec_tui.tui.app.notices import Notices
 from specdec_tui.tui.app.preferences import Preferences
 from specdec_tui.tui.app.racing import Racing
 from specdec_tui.tui.app.recordings import BaselineFound, Exported, Recordings, Replay, TraceRead
-from specdec_tui.tui.app.run_line import RunLine, happening
-from specdec_tui.tui.app.runs import Run, Runs
+from specdec_tui.tui.app.run_line import RunLine
+from specdec_tui.tui.app.runs import Runs
 from specdec_tui.tui.app.stage import Stage
 from specdec_tui.tui.app.texts import Texts
 from specdec_tui.tui.app.themes import TOKEN_DEFAULTS, themes_for
-from specdec_tui.tui.commands.dialog import Answer, Dialog
-from specdec_tui.tui.commands.footer import Footer, Place
-from specdec_tui.tui.commands.header import Header, State, local_time, one_row
+from specdec_tui.tui.commands.footer import Footer
+from specdec_tui.tui.commands.header import Header, local_time, one_row
 from specdec_tui.tui.commands.palette import Palette
 from specdec_tui.tui.commands.palette_rows import Act, Change, Row, rows_for
 from specdec_tui.tui.commands.table import ANYWHERE, APP, bindings, check_view
 from specdec_tui.tui.figures.comparison import ComparisonTable
-from specdec_tui.tui.figures.summary import summary
-from specdec_tui.tui.inspector.panel import Inspector
 from specdec_tui.tui.lines.compositor import SparingScreen
 from specdec_tui.tui.panes.arrangement import NARROW, WIDE
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.grid import PaneGrid
 from specdec_tui.tui.panes.pane import StrategyPane
-from specdec_tui.tui.prompt.box import PLACEHOLDER, PromptBox
+from specdec_tui.tui.prompt.box import PromptBox
 from specdec_tui.tui.screens.help import HelpScreen
-from specdec_tui.tui.screens.model_picker import ModelPicker
 from specdec_tui.tui.screens.side_bar import SideBar
-from specdec_tui.tui.terminal.collector import collect_everything, full_collections_on_request
+from specdec_tui.tui.terminal.collector import full_collections_on_request
 from specdec_tui.tui.terminal.key_order import KeysInOrder
 from specdec_tui.tui.terminal.paste import pastes_kept_whole
 from specdec_tui.tui.terminal.terminal import leaving_when_told, log_file, screen_to_ourselves
@@ -78,8 +69,8 @@ def _stylesheet() -> Path:
 class SpecdecApp(KeysInOrder, inherit_bindings=False):
     """Compares strategies live. All work on models happens in an `EngineThread`.
 
-    The app owns its parts and is the screen they speak of: what they may ask of it stands in the
-    protocol beside each of them.
+    What is on the screen, and which part each message and each command goes to. What the parts ask
+    of the screen in return is in `Front`.
     """
 
     CSS_PATH = _stylesheet()
@@ -94,15 +85,16 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         # Textual's own NO_COLOR filter leaves states told apart by grey levels only.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
         self.notices = Notices()
-        self.preferences = Preferences(self, settings)
-        self.runs = Runs(self, engine, choice, prompt, wake=lambda: self.post_message(EngineReported()))
-        self.recordings = Recordings(self, later=self.runs.engine.call)
-        self.inspection = Inspection(self)
-        self.texts = Texts(self, keep=settings.record)
+        self.front = Front(self)
+        self.preferences = Preferences(self.front, settings)
+        self.runs = Runs(self.front, engine, choice, prompt, wake=lambda: self.post_message(EngineReported()))
+        self.recordings = Recordings(self.front, later=self.runs.engine.call)
+        self.inspection = Inspection(self.front)
+        self.texts = Texts(self.front, keep=settings.record)
         self.grid = PaneGrid(settings.strategies)
         self.table = ComparisonTable()
         self.stage = Stage(self.grid, self.table, lambda: self.runs.running or self.racing.race is not None)
-        self.racing = Racing(self, self.stage)
+        self.racing = Racing(self.front, self.stage)
         self.side_bar: SideBar | None = None
         self._replay = replay
         self._left_for_side_bar: Widget | None = None
@@ -136,7 +128,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.table.display = False
         if self._replay is None:
             self.prompt_box.focus()
-            self.load(self.choice)
+            self.front.load(self.choice)
         else:
             self.call_after_refresh(self._open, self._replay)
         # Behind the first painting: importing the model libraries holds the interpreter for a while.
@@ -154,71 +146,12 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         if replay.speed is not None:
             self.action_race(f"{replay.speed:g}")
 
-    def settle(self) -> None:
-        """Bring header, run line and prompt box in line with what the parts are at."""
-        self.header.state = self._state
-        self.prompt_box.placeholder = self._placeholder
-        self.prompt_box.cursor_blink = not self.runs.running  # each blink is a painting
-        self.show_clock()
-        self.legend.explain(self.grid.fates)
-        trace = self.recordings.trace
-        if self.recordings.opened and trace is not None:
-            # What it was made with, not what the next run will be.
-            self.prompt_box.border_subtitle = f"trace: {summary(trace.header.run_settings())}"
-        else:
-            self.prompt_box.border_subtitle = summary(self.settings, self.runs.turns)
-
-        self.show_keys()
-
-    def show_keys(self) -> None:
-        """The keys that matter where the focus is now."""
-        self.footer.place = self._place
-
-    @property
-    def _place(self) -> Place:
-        at_work = self.runs.running or bool(self.runs.waiting)
-        if self.prompt_box.has_focus:
-            return "prompt at work" if at_work else "prompt"
-        if self.side_bar is not None and self.side_bar.has_focus_within:
-            return "side bar"
-        if any(bar.has_focus_within for bar in self.query(FindBar)):
-            return "search"
-        if self.grid.focused is not None and self.grid.focused.inspecting:
-            return "inspector"
-        if self.racing.race is not None:
-            return "race"
-        if at_work:
-            return "at work"
-        if self.recordings.trace is None:
-            return "panes"
-        return "trace" if self.runs.state == "failed" else "after a run"
-
     def on_descendant_focus(self) -> None:
-        self.show_keys()
+        self.front.show_keys()
         self.inspection.settle()
 
     def on_descendant_blur(self) -> None:
-        self.show_keys()
-
-    def show_clock(self) -> None:
-        runs, opened, race = self.runs, self.recordings.opened, self.racing.race
-        now = happening(runs.last_prompt, runs.waiting, runs.running, opened, race, self.racing.outcome)
-        self.run_line.show(now, self.notices.shown)
-
-    @property
-    def _state(self) -> State:
-        state = self.runs.state
-        of_the_past = self.racing.race is not None or (state == "failed" and bool(self.recordings.opened))
-        return "trace" if of_the_past else state
-
-    @property
-    def _placeholder(self) -> str:
-        """What the empty prompt box says: whether a prompt would run."""
-        if self.runs.state != "failed":
-            return PLACEHOLDER
-        return f"{'trace' if self.recordings.opened else 'no models'}: m loads models (escape first)"
-
-    # What every part may ask of the screen
+        self.front.show_keys()
 
     @property
     def settings(self) -> Settings:
@@ -229,18 +162,6 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         return self.runs.choice
 
     @property
-    def shows_another_run(self) -> bool:
-        return self.runs.running or bool(self.recordings.opened)
-
-    @property
-    def current_pane(self) -> StrategyPane:
-        return self.grid.current
-
-    @property
-    def all_panes(self) -> Iterable[StrategyPane]:
-        return self.grid.panes.values()
-
-    @property
     def dialog_is_open(self) -> bool:
         return len(self.screen_stack) > 1
 
@@ -248,118 +169,10 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         """Tell a person, once while it still stands: in the run line, and over the dialog that may lie on it."""
         if not self.notices.say(text, severity, timeout) or not self.is_running:
             return
-        self.show_clock()
-        self.set_timer(min(timeout, LONGEST_TIMER) + 0.05, self.show_clock)
+        self.front.show_clock()
+        self.set_timer(min(timeout, LONGEST_TIMER) + 0.05, self.front.show_clock)
         if self.dialog_is_open:
             self.notify(one_row(text), severity=severity, timeout=timeout, markup=False)
-
-    def ask(self, dialog: Dialog[Answer], answered: Callable[[Answer], None]) -> None:
-        def closed(answer: Answer | None) -> None:
-            if answer is not None:
-                answered(answer)
-
-        self.push_screen(dialog, closed)
-
-    def every(self, seconds: float, call: Callable[[], None]) -> Timer:
-        return self.set_interval(seconds, call)
-
-    def minimise(self) -> None:
-        self.screen.minimize()
-
-    # What runs ask
-
-    def show_progress(self, progress: Progress | None) -> None:
-        self.header.progress = progress
-
-    def pair_loaded(self, pair: PairInfo) -> None:
-        self.header.pair = pair
-        self.stage.allow_repeating(True)
-        self.recordings.learn_environment()
-
-    def run_begins(self, run: Run) -> None:
-        self.racing.stop()
-        self.recordings.close()
-        self.prompt_box.remember(run.prompt)
-        self.stage.begin(run.settings, run.turn, run.prompt)
-
-    def run_goes_on(self, batch: Sequence[Event]) -> None:
-        self.stage.go_on(batch)
-
-    def run_breaks(self, error: str) -> Sequence[Event]:
-        return self.grid.abandon(error)
-
-    def run_ended(self, run: Run) -> None:
-        self.recordings.keep(run, self.runs.pair)
-        if run.turn:
-            self.grid.turn_ended(run.turn, run.prompt)
-        self.grid.show_only(self.settings.strategies)
-        self.call_after_refresh(collect_everything)
-
-    def chat_is_new(self) -> None:
-        self.grid.forget_turns()
-
-    def give_back(self, prompt: str) -> None:
-        self.prompt_box.give_back(prompt)
-
-    # What the other parts ask
-
-    def show_trace(self, trace: Trace, race: bool) -> None:
-        self.racing.stop()
-        self.stage.allow_repeating(self.runs.pair is not None)
-        if self.runs.pair is None:
-            self.header.pair = trace.header.pair()
-        self.runs.last_prompt = trace.header.prompt
-        self.stage.open(trace)
-        self.grid.show_start()
-        self.settle()
-        if race:
-            self.action_race()
-
-    def photograph(self) -> str:
-        if self.dialog_is_open:
-            return ""
-        self.notices.clear()
-        self.show_clock()
-        return self.export_screenshot(title="specdec-tui")
-
-    def take_up(self, prompt: str) -> None:
-        self.prompt_box.take_up(prompt)
-        self.prompt_box.focus()
-
-    @property
-    def room_for_panel(self) -> tuple[Region, int]:
-        if (pane := self.screen_stack[0].maximized) is not None:
-            return pane.region, pane.region.bottom
-        covered = self.prompt_box if self.prompt_box.has_focus else self.footer
-        return self.grid.region, covered.region.y
-
-    def go_into(self, pane: StrategyPane) -> None:
-        self.grid.go_to(pane.strategy)
-
-    def leave_panes(self) -> None:
-        if self.grid.focused is not None:
-            self.screen.set_focus(None)
-
-    def put_up(self, panel: Inspector) -> None:
-        self.screen_stack[0].mount(panel)
-
-    def load(self, choice: ModelChoice) -> None:
-        self.notices.clear()  # why the last load failed
-        self.runs.load(choice)
-
-    def pick_models(self, choice: ModelChoice) -> None:
-        self.ask(ModelPicker(choice, self.choice), self.load)
-
-    def show_settings(self, changed: Mapping[str, Any]) -> None:
-        if self.side_bar is not None:
-            self.side_bar.show(self.settings)
-        if "theme" in changed:
-            self.theme = self.settings.theme
-        self.texts.prompts.keep = self.settings.record
-        if "strategies" in changed and not self.shows_another_run:
-            self.grid.show_only(self.settings.strategies)
-        self.runs.prepare()
-        self.settle()
 
     # Messages: each goes to the part it concerns
 
@@ -394,7 +207,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     def on_cursor_pane_pointed(self, message: CursorPane.Pointed) -> None:
         assert isinstance(message.pane, StrategyPane)
         self.inspection.pointed(message.pane)
-        self.show_keys()
+        self.front.show_keys()
 
     def on_cursor_pane_turned(self, message: CursorPane.Turned) -> None:
         self.inspection.turn(message.by)
@@ -436,7 +249,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.preferences.change_gamma(step)
 
     def action_models(self) -> None:
-        self.pick_models(self.choice)
+        self.front.pick_models(self.choice)
 
     def action_inspect(self) -> None:
         self.inspection.toggle()
@@ -469,7 +282,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.racing.change_speed(step)
 
     def action_focus_prompt(self) -> None:
-        self.minimise()
+        self.front.minimise()
         self.prompt_box.focus()
 
     def action_step_out(self) -> None:
@@ -482,14 +295,14 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         if self.side_bar is not None:
             self._close_side_bar()
         elif self.screen.maximized is not None:
-            self.minimise()
+            self.front.minimise()
         elif self.grid.focused is not None:
             self.screen.set_focus(None)
         elif self.racing.race is not None:
             self.action_race()
         else:
             self.notices.clear()
-            self.show_clock()
+            self.front.show_clock()
 
     def action_next_pane(self, by: int) -> None:
         self._go_to(self.grid.neighbour(by))
@@ -503,7 +316,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def _go_to(self, pane: StrategyPane) -> None:
         maximised = self.screen.maximized is not None
-        self.minimise()
+        self.front.minimise()
         self.grid.go_to(pane.strategy)
         self.inspection.move_to(pane)
         if maximised:
@@ -557,7 +370,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def action_toggle_maximise(self) -> None:
         if self.screen.maximized is not None:
-            self.minimise()
+            self.front.minimise()
         else:
             pane = self.grid.current
             pane.focus()
@@ -572,7 +385,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
                     self.call_later(self.run_action, action)
 
         if not self.dialog_is_open:
-            self.ask(Palette(lambda text: rows_for(text, self.settings, self.choice)), chosen)
+            self.front.ask(Palette(lambda text: rows_for(text, self.settings, self.choice)), chosen)
 
     def action_help(self) -> None:
         if isinstance(self.screen, HelpScreen):

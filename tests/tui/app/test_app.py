@@ -184,7 +184,7 @@ async def test_a_failed_second_load_keeps_the_pair_in_place() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         engine.load_error = LoadError("gated repository")
-        app.load(ModelChoice(target="some/other"))
+        app.front.load(ModelChoice(target="some/other"))
         await until(pilot, lambda: len(engine.loads) == 2 and app.header.state == "ready")
         assert "scripted-target" in str(app.header.render())
         assert app.choice == ModelChoice()
@@ -199,7 +199,7 @@ async def test_the_previous_pair_is_shown_until_the_new_one_is_ready() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         engine.load_gate.clear()
-        app.load(ModelChoice(target="new/[b]model", drafter="new/drafter"))
+        app.front.load(ModelChoice(target="new/[b]model", drafter="new/drafter"))
         await until(pilot, lambda: len(engine.loads) == 2)
         assert app.header.state == "loading"
         assert app.header.pair == info()

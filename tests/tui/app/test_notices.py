@@ -56,7 +56,7 @@ async def test_why_no_models_could_be_loaded_is_read_whole_until_the_next_load(s
         await until(pilot, lambda: "word24 end" in " ".join(screen_text(app).split()))
         assert app.notices.standing[0].until == float("inf")
         assert "no models: m loads models" in screen_text(app)
-        app.load(app.choice)
+        app.front.load(app.choice)
         await ready(pilot)
         assert "word24" not in screen_text(app) and "Ask something" in screen_text(app)
 

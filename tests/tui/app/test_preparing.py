@@ -59,7 +59,7 @@ async def test_a_load_takes_precedence_over_what_is_made_ahead() -> None:
     async with app.run_test() as pilot:
         await until(pilot, lambda: engine.prepared)
         await ready(pilot)
-        app.load(ModelChoice(target="other"))
+        app.front.load(ModelChoice(target="other"))
         engine.capture()
         await until(pilot, lambda: len(engine.loads) == 2)
         await ready(pilot)

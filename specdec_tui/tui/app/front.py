@@ -1,0 +1,244 @@
+"""The screen as the parts of the app know it: what each of them may ask stands in the protocol beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from textual.geometry import Region
+from textual.message import Message
+from textual.notifications import SeverityLevel
+from textual.timer import Timer
+from textual.widget import Widget
+
+from specdec_tui.backends.pair import PairInfo, Progress
+from specdec_tui.decoding.records import Event
+from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.traces.format import Trace
+from specdec_tui.tui.app.run_line import happening
+from specdec_tui.tui.app.runs import Run
+from specdec_tui.tui.commands.dialog import Answer, Dialog
+from specdec_tui.tui.commands.footer import Place
+from specdec_tui.tui.commands.header import State
+from specdec_tui.tui.figures.summary import summary
+from specdec_tui.tui.inspector.panel import Inspector
+from specdec_tui.tui.panes.find_bar import FindBar
+from specdec_tui.tui.panes.pane import StrategyPane
+from specdec_tui.tui.prompt.box import PLACEHOLDER
+from specdec_tui.tui.screens.model_picker import ModelPicker
+from specdec_tui.tui.terminal.collector import collect_everything
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.app.app import SpecdecApp
+
+
+class Front:
+    """Brings what the parts ask to the widgets, and the words around the panes in line with what the parts are at."""
+
+    def __init__(self, app: SpecdecApp) -> None:
+        self._app = app
+
+    # What the panes show, in words
+
+    def settle(self) -> None:
+        """Bring header, run line and prompt box in line with what the parts are at."""
+        self._app.header.state = self._state
+        self._app.prompt_box.placeholder = self._placeholder
+        self._app.prompt_box.cursor_blink = not self._app.runs.running  # each blink is a painting
+        self.show_clock()
+        self._app.legend.explain(self._app.grid.fates)
+        trace = self._app.recordings.trace
+        if self._app.recordings.opened and trace is not None:
+            # What it was made with, not what the next run will be.
+            self._app.prompt_box.border_subtitle = f"trace: {summary(trace.header.run_settings())}"
+        else:
+            self._app.prompt_box.border_subtitle = summary(self.settings, self._app.runs.turns)
+        self.show_keys()
+
+    def show_keys(self) -> None:
+        """The keys that matter where the focus is now."""
+        self._app.footer.place = self._place
+
+    def show_clock(self) -> None:
+        runs, opened, race = self._app.runs, self._app.recordings.opened, self._app.racing.race
+        now = happening(runs.last_prompt, runs.waiting, runs.running, opened, race, self._app.racing.outcome)
+        self._app.run_line.show(now, self._app.notices.shown)
+
+    @property
+    def _place(self) -> Place:
+        at_work = self._app.runs.running or bool(self._app.runs.waiting)
+        if self._app.prompt_box.has_focus:
+            return "prompt at work" if at_work else "prompt"
+        if self._app.side_bar is not None and self._app.side_bar.has_focus_within:
+            return "side bar"
+        if any(bar.has_focus_within for bar in self._app.query(FindBar)):
+            return "search"
+        if self._app.grid.focused is not None and self._app.grid.focused.inspecting:
+            return "inspector"
+        if self._app.racing.race is not None:
+            return "race"
+        if at_work:
+            return "at work"
+        if self._app.recordings.trace is None:
+            return "panes"
+        return "trace" if self._app.runs.state == "failed" else "after a run"
+
+    @property
+    def _state(self) -> State:
+        state = self._app.runs.state
+        of_the_past = self._app.racing.race is not None or (state == "failed" and bool(self._app.recordings.opened))
+        return "trace" if of_the_past else state
+
+    @property
+    def _placeholder(self) -> str:
+        """What the empty prompt box says: whether a prompt would run."""
+        if self._app.runs.state != "failed":
+            return PLACEHOLDER
+        return f"{'trace' if self._app.recordings.opened else 'no models'}: m loads models (escape first)"
+
+    # What every part may ask
+
+    @property
+    def settings(self) -> Settings:
+        return self._app.settings
+
+    @property
+    def choice(self) -> ModelChoice:
+        return self._app.choice
+
+    @property
+    def focused(self) -> Widget | None:
+        return self._app.focused
+
+    @property
+    def dialog_is_open(self) -> bool:
+        return self._app.dialog_is_open
+
+    def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
+        self._app.say(text, severity, timeout)
+
+    def post_message(self, message: Message) -> bool:
+        return self._app.post_message(message)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        self._app.copy_to_clipboard(text)
+
+    @property
+    def shows_another_run(self) -> bool:
+        return self._app.runs.running or bool(self._app.recordings.opened)
+
+    @property
+    def current_pane(self) -> StrategyPane:
+        return self._app.grid.current
+
+    @property
+    def all_panes(self) -> Iterable[StrategyPane]:
+        return self._app.grid.panes.values()
+
+    def ask(self, dialog: Dialog[Answer], answered: Callable[[Answer], None]) -> None:
+        def closed(answer: Answer | None) -> None:
+            if answer is not None:
+                answered(answer)
+
+        self._app.push_screen(dialog, closed)
+
+    def every(self, seconds: float, call: Callable[[], None]) -> Timer:
+        return self._app.set_interval(seconds, call)
+
+    def minimise(self) -> None:
+        self._app.screen.minimize()
+
+    # What runs ask
+
+    def show_progress(self, progress: Progress | None) -> None:
+        self._app.header.progress = progress
+
+    def pair_loaded(self, pair: PairInfo) -> None:
+        self._app.header.pair = pair
+        self._app.stage.allow_repeating(True)
+        self._app.recordings.learn_environment()
+
+    def run_begins(self, run: Run) -> None:
+        self._app.racing.stop()
+        self._app.recordings.close()
+        self._app.prompt_box.remember(run.prompt)
+        self._app.stage.begin(run.settings, run.turn, run.prompt)
+
+    def run_goes_on(self, batch: Sequence[Event]) -> None:
+        self._app.stage.go_on(batch)
+
+    def run_breaks(self, error: str) -> Sequence[Event]:
+        return self._app.grid.abandon(error)
+
+    def run_ended(self, run: Run) -> None:
+        self._app.recordings.keep(run, self._app.runs.pair)
+        if run.turn:
+            self._app.grid.turn_ended(run.turn, run.prompt)
+        self._app.grid.show_only(self.settings.strategies)
+        self._app.call_after_refresh(collect_everything)
+
+    def chat_is_new(self) -> None:
+        self._app.grid.forget_turns()
+
+    def give_back(self, prompt: str) -> None:
+        self._app.prompt_box.give_back(prompt)
+
+    # What the other parts ask
+
+    def show_trace(self, trace: Trace, race: bool) -> None:
+        self._app.racing.stop()
+        self._app.stage.allow_repeating(self._app.runs.pair is not None)
+        if self._app.runs.pair is None:
+            self._app.header.pair = trace.header.pair()
+        self._app.runs.last_prompt = trace.header.prompt
+        self._app.stage.open(trace)
+        self._app.grid.show_start()
+        self.settle()
+        if race:
+            self._app.action_race()
+
+    def photograph(self) -> str:
+        if self.dialog_is_open:
+            return ""
+        self._app.notices.clear()
+        self.show_clock()
+        return self._app.export_screenshot(title="specdec-tui")
+
+    def take_up(self, prompt: str) -> None:
+        self._app.prompt_box.take_up(prompt)
+        self._app.prompt_box.focus()
+
+    @property
+    def room_for_panel(self) -> tuple[Region, int]:
+        if (pane := self._app.screen_stack[0].maximized) is not None:
+            return pane.region, pane.region.bottom
+        covered = self._app.prompt_box if self._app.prompt_box.has_focus else self._app.footer
+        return self._app.grid.region, covered.region.y
+
+    def go_into(self, pane: StrategyPane) -> None:
+        self._app.grid.go_to(pane.strategy)
+
+    def leave_panes(self) -> None:
+        if self._app.grid.focused is not None:
+            self._app.screen.set_focus(None)
+
+    def put_up(self, panel: Inspector) -> None:
+        self._app.screen_stack[0].mount(panel)
+
+    def load(self, choice: ModelChoice) -> None:
+        self._app.notices.clear()  # why the last load failed
+        self._app.runs.load(choice)
+
+    def pick_models(self, choice: ModelChoice) -> None:
+        self.ask(ModelPicker(choice, self.choice), self.load)
+
+    def show_settings(self, changed: Mapping[str, Any]) -> None:
+        if self._app.side_bar is not None:
+            self._app.side_bar.show(self.settings)
+        if "theme" in changed:
+            self._app.theme = self.settings.theme
+        self._app.texts.prompts.keep = self.settings.record
+        if "strategies" in changed and not self.shows_another_run:
+            self._app.grid.show_only(self.settings.strategies)
+        self._app.runs.prepare()
+        self.settle()
