@@ -12,15 +12,18 @@ from pathlib import Path
 import pytest
 from scripted_engine import ScriptedEngine
 from shell import ask, make_app, ready, toasts, until
+from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, OptionList
 
 from specdec_tui.decoding.figures import speedup
+from specdec_tui.decoding.records import Finished
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.files import read_trace
 from specdec_tui.traces.format import Trace, new_header
 from specdec_tui.tui.app.app import SpecdecApp
-from specdec_tui.tui.app.recordings import Replay
+from specdec_tui.tui.app.recordings import BaselineFound, Recordings, Replay, TraceRead
+from specdec_tui.tui.app.runs import Run
 from specdec_tui.tui.screens.compare import CompareScreen
 from specdec_tui.tui.screens.export import ExportScreen
 from specdec_tui.tui.screens.history import HistoryScreen
@@ -32,6 +35,67 @@ SIZE = (120, 40)
 def figures_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last figures of a run are painted after a moment, which need not be a long one here."""
     monkeypatch.setattr("specdec_tui.tui.panes.pane._FIGURES_SECONDS", 0.02)
+
+
+class Screen:
+    """A screen without an app: writes down what it is asked."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.messages: list[Message] = []
+        self.shown: list[tuple[Trace, bool]] = []
+
+    def say(self, text: str, severity: str = "information", timeout: float = 5) -> None:
+        self.said.append(text)
+
+    def post_message(self, message: Message) -> bool:
+        self.messages.append(message)
+        return True
+
+    def ask(self, dialog: object, answered: object) -> None: ...
+
+    def show_trace(self, trace: Trace, race: bool) -> None:
+        self.shown.append((trace, race))
+
+    def photograph(self) -> str:
+        return "<svg/>"
+
+    def settle(self) -> None: ...
+
+
+def test_a_run_is_kept_found_again_and_shown_without_an_app() -> None:
+    screen = Screen()
+    recordings = Recordings(screen, later=lambda work: work())
+    settings = Settings(max_new_tokens=12)
+    events = list(ScriptedEngine().run("why", settings, lambda: False))
+    recordings.keep(Run("why", settings, events), None)
+    (entry,) = recordings.store.entries()
+    assert recordings.trace is not None and recordings.opened == "" and screen.messages == []
+    recordings.close()
+    recordings.export("", running=False)
+    assert "Nothing to export" in screen.said[-1]
+    recordings.read(TraceRead(entry.path, read_trace(entry.path), "race"), running=True)
+    assert screen.shown == [] and "A run is at work" in screen.said[-1]
+    recordings.read(TraceRead(entry.path, read_trace(entry.path), "race"), running=False)
+    ((trace, race),) = screen.shown
+    assert race and trace.events == tuple(events) and recordings.opened.startswith("trace · 20")
+
+
+def test_a_run_that_did_not_begin_is_not_kept() -> None:
+    recordings = Recordings(Screen(), later=lambda work: work())
+    recordings.keep(Run("why", Settings(), [Finished(cancelled=True)]), None)
+    assert recordings.trace is None and recordings.store.entries() == []
+
+
+def test_a_run_without_the_target_looks_for_an_earlier_one_even_where_nothing_is_written() -> None:
+    screen = Screen()
+    recordings = Recordings(screen, later=lambda work: work())
+    for strategies in (("target", "lookup"), ("lookup",)):
+        settings = Settings(max_new_tokens=24, strategies=strategies, record=False)
+        recordings.keep(Run("why", settings, list(ScriptedEngine().run("why", settings, lambda: False))), None)
+    (found,) = screen.messages
+    assert isinstance(found, BaselineFound) and found.trace is recordings.trace
+    assert found.baseline is not None and found.baseline.figures.new_tokens == 24
 
 
 async def one_run(pilot: Pilot[int], prompt: str = "why blue") -> None:
