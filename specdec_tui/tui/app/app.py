@@ -240,11 +240,9 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.preferences.toggle_strategy(name)
 
     def action_change_gamma(self, step: int) -> None:
-        if (trace := self.recordings.trace) is not None and self.recordings.opened:
-            next_step = "m loads models to run it with another" if self.runs.pair is None else "r runs it again"
-            self.say(
-                f"A trace keeps the γ {trace.header.run_settings().gamma} it was made with; {next_step}", "warning"
-            )
+        if self.recordings.opened and (trace := self.recordings.trace) is not None:
+            then = "m loads models to run it with another" if self.runs.pair is None else "r runs it again"
+            self.say(f"A trace keeps its γ {trace.header.run_settings().gamma}; {then}", "warning")
         else:
             self.preferences.change_gamma(step)
 

@@ -319,7 +319,7 @@ async def test_in_a_replay_digits_show_and_hide_gamma_stays_and_nothing_is_saved
         assert [pane.strategy for pane in replayed.grid.shown] == ["target", "lookup"]
         said = toasts(replayed)
         assert "speculative hidden; 3 shows it again" in said and "The trace has no drafter" in said
-        assert any("keeps the γ 4" in text and "m loads models" in text for text in said)
+        assert any("keeps its γ 4" in text and "m loads models" in text for text in said)
         replayed.action_race("100")
         await until(pilot, lambda: replayed.racing.race is None)
         assert [pane.strategy for pane in replayed.grid.shown] == ["target", "lookup"]
