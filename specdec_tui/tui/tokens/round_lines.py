@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from specdec_tui.decoding.chances import is_greedy
+from specdec_tui.decoding.chances import in_digits, is_greedy
 from specdec_tui.decoding.records import DraftsProposed, PrefillDone, RoundVerified, Status, Token
 from specdec_tui.tui.tokens.chips import Run, cells_in, chip
 from specdec_tui.tui.tokens.run_log import Row, Shown
 from specdec_tui.tui.tokens.style import GLYPHS
 
 _GAP = " "
+_LEAST_CHIP = 6
 _NARROW = 50
 _WIDE = 76
 
@@ -51,9 +52,12 @@ def _tokens(row: Row, width: int, figures: int) -> list[list[Run]]:
     lines: list[list[Run]] = [[Run(head, None)]]
     used = 0
     for index, (token, text) in enumerate(zip(row.tokens, row.texts, strict=False)):
-        runs = chip(token, text, index, room)
-        if figures and (told := _briefly(token, figures, raw)) and cells_in(runs) + len(told) <= room:
-            runs.append(Run(told, None))
+        told = [_briefly(token, count, raw) for count in range(1, figures + 1)]
+        # A long token makes room for the first figures; the others go where there is none for them.
+        runs = chip(token, text, index, max(_LEAST_CHIP, room - len(told[0])) if told else room)
+        left = room - cells_in(runs)
+        if fitting := next((words for words in reversed(told) if len(words) <= left), ""):
+            runs.append(Run(fitting, None))
         cells = cells_in(runs)
         if used and used + len(_GAP) + cells > room:
             lines.append([Run(" " * len(head), None)])
@@ -86,19 +90,21 @@ def odds(chance: float, draw: float | None) -> str:
     """A chance to be accepted, and how the draw that decided stands to it; with digits enough to tell them apart."""
     if draw is None:
         return _short(chance)
-    digits = _telling(chance, draw, 2)
-    return f"{_short(draw, digits)}{'<' if draw < chance else '≥'}{_short(chance, digits)}"
+    of_chance, of_draw = _digits(chance, draw, 2)
+    return f"{_short(draw, of_draw)}{'<' if draw < chance else '≥'}{_short(chance, of_chance)}"
 
 
-def _telling(one: float, other: float | None, least: int) -> int:
-    """Digits that tell two numbers apart, `least` or more."""
-    if other is None:
-        return least
-    return next((n for n in range(least, 6) if f"{one:.{n}f}" != f"{other:.{n}f}"), 6)
+def _digits(chance: float, draw: float | None, least: int) -> tuple[int, int]:
+    """Digits of a chance and of its draw, `least` or some more: apart from each other, the chance from 0 and 1 too."""
+    places = range(least, 6)
+    apart = next((n for n in places if draw is None or f"{chance:.{n}f}" != f"{draw:.{n}f}"), 6)
+    sure = chance in (0.0, 1.0)
+    return next((n for n in places if n >= apart and (sure or 0 < float(f"{chance:.{n}f}") < 1)), 6), apart
 
 
 def _short(value: float, digits: int = 2) -> str:
-    return f"{value:.{digits}f}".removeprefix("0")
+    text = in_digits(value, digits)
+    return f"{value:.0e}".replace("e-0", "e-") if "e" in text else text.replace("0.", ".", 1)
 
 
 def _insight_rows(row: Row, width: int) -> list[list[Run]]:
@@ -122,19 +128,17 @@ def _numbers(token: Token, width: int, room: int, raw: bool) -> str:
     """
     seen = token.insight
     digits, gap = (2, " ") if width < _WIDE else (3, "  ")
-    parts: list[tuple[str, float | None, int]] = []
-    if token.acceptance is not None:
-        apart = _telling(token.acceptance, token.draw, digits)
-        parts += [("accept", token.acceptance, apart), ("draw", token.draw, apart)]
-    parts += [("p", token.p, digits), ("q", token.q, digits)]
+    places = (digits, digits) if token.acceptance is None else _digits(token.acceptance, token.draw, digits)
+    chances = [("accept", token.acceptance, places[0]), ("draw", token.draw, places[1])]
+    chances += [("p", token.p, digits), ("q", token.q, digits)]
+    parts = [f"{name} {in_digits(value, count)}" for name, value, count in chances if value is not None]
     if seen is not None:
         prefix = "raw " if raw else ""
-        parts += [(f"{prefix}H", seen.target_entropy, 2), (f"{prefix}Hq", seen.drafter_entropy, 2)]
+        entropies = (("H", seen.target_entropy), ("Hq", seen.drafter_entropy))
+        parts += [f"{prefix}{name} {value:.2f}" for name, value in entropies if value is not None]
     line = ""
-    for name, value, places in parts:
-        if value is not None:
-            part = f"{gap}{name} {value:.{places}f}"
-            if len(line) + len(part) > room:
-                break
-            line += part
+    for part in parts:
+        if len(line) + len(gap) + len(part) > room:
+            break
+        line += gap + part
     return line

@@ -18,7 +18,7 @@ class RoundsView(RowsView):
 
     @property
     def caption(self) -> str:
-        told = not self._roomy and any(token.insight and token.acceptance is not None for token in self._latest)
+        told = any(token.insight and token.acceptance is not None for token in self._latest)
         return "rounds · draw<accept" if told else "rounds"
 
     def lines_for(self, row: Row, width: int) -> list[list[Run]]:
