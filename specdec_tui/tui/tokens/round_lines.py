@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
+
 from specdec_tui.decoding.chances import in_digits, is_greedy
-from specdec_tui.decoding.records import DraftsProposed, PrefillDone, RoundVerified, Status, Token
+from specdec_tui.decoding.records import DraftsProposed, Insight, PrefillDone, RoundVerified, Status, Token
 from specdec_tui.tui.tokens.chips import Run, cells_in, chip
 from specdec_tui.tui.tokens.run_log import Row, Shown
 from specdec_tui.tui.tokens.style import GLYPHS
@@ -17,16 +20,70 @@ _WIDE = 76
 def round_lines(row: Row, width: int, *, in_rows: bool = False) -> list[list[Run]]:
     """At least one line; continued lines are indented under the tokens.
 
-    What insight knows of a token stands beside it; with `in_rows` every token has a row of its own for that.
+    What insight knows of a token stands beside it; with `in_rows` every token has a row of its own for that,
+    unless all of it fits into one line.
     """
+    head = _head(row.record, width)
+    room = max(4, width - len(head))
+    raw = is_greedy(row.tokens)
+    pairs = zip(row.tokens, row.texts, strict=False)
+    words = [_Words(token, text, index, room, raw) for index, (token, text) in enumerate(pairs)]
+    chosen = _figures(words, room, in_rows)
+    lines = _flowing(words, chosen, head, room)
+    return lines if chosen or not in_rows else [*lines, *_insight_rows(row, width, raw)]
+
+
+class _Words:
+    """A token as it stands in its round, and what may be told of it: ever more figures."""
+
+    def __init__(self, token: Token, text: str, index: int, room: int, raw: bool) -> None:
+        parts = [] if token.insight is None else _briefly(token, token.insight, raw)
+        self.told = tuple(accumulate(parts))
+        # A long token makes room for the first figures.
+        self.chip = chip(token, text, index, max(_LEAST_CHIP, room - len(parts[0])) if parts else room)
+        self.cells = cells_in(self.chip)
+
+    def told_in(self, figures: int, room: int) -> str:
+        """As many of so many figures as there is room for beside the token."""
+        return next((told for told in reversed(self.told[:figures]) if self.cells + len(told) <= room), "")
+
+
+def _figures(words: Sequence[_Words], room: int, in_rows: bool) -> int:
+    """How many figures stand beside the tokens: all that fit into the lines which the first of them need."""
+    most = max((len(word.told) for word in words), default=0)
     if in_rows:
-        return [*_tokens(row, width, 0), *_insight_rows(row, width)]
-    # As many figures as there is room for in the lines that the first of them need.
-    shortest = _tokens(row, width, 1)
-    for figures in (3, 2):
-        if len(lines := _tokens(row, width, figures)) <= len(shortest):
-            return lines
-    return shortest
+        whole = sum(word.cells + len("".join(word.told[-1:])) + len(_GAP) for word in words) - len(_GAP)
+        return most if whole <= room else 0
+    fewest = _line_count(words, 1, room)
+    return next((count for count in range(most, 1, -1) if _line_count(words, count, room) <= fewest), min(1, most))
+
+
+def _line_count(words: Sequence[_Words], figures: int, room: int) -> int:
+    lines, used = 1, 0
+    for word in words:
+        cells = word.cells + len(word.told_in(figures, room))
+        if used and used + len(_GAP) + cells > room:
+            lines, used = lines + 1, 0
+        used += cells + (len(_GAP) if used else 0)
+    return lines
+
+
+def _flowing(words: Sequence[_Words], figures: int, head: str, room: int) -> list[list[Run]]:
+    """A round in one sentence."""
+    lines: list[list[Run]] = [[Run(head, None)]]
+    used = 0
+    for word in words:
+        told = word.told_in(figures, room)
+        cells = word.cells + len(told)
+        if used and used + len(_GAP) + cells > room:
+            lines.append([Run(" " * len(head), None)])
+            used = 0
+        if used:
+            lines[-1].append(Run(_GAP, None))
+            used += len(_GAP)
+        lines[-1] += [*word.chip, Run(told, None)] if told else word.chip
+        used += cells
+    return lines
 
 
 def _head(record: Shown, width: int) -> str:
@@ -44,46 +101,15 @@ def _head(record: Shown, width: int) -> str:
     return f"{number:>4} {kept:>5} {milliseconds:>6} ms  "
 
 
-def _tokens(row: Row, width: int, figures: int) -> list[list[Run]]:
-    """A round in one sentence. `figures`: 0 none, 1 chance and draw, 2 p and q too, 3 entropies too."""
-    head = _head(row.record, width)
-    room = max(4, width - len(head))
-    raw = is_greedy(row.tokens)
-    lines: list[list[Run]] = [[Run(head, None)]]
-    used = 0
-    for index, (token, text) in enumerate(zip(row.tokens, row.texts, strict=False)):
-        told = [_briefly(token, count, raw) for count in range(1, figures + 1)]
-        # A long token makes room for the first figures; the others go where there is none for them.
-        runs = chip(token, text, index, max(_LEAST_CHIP, room - len(told[0])) if told else room)
-        left = room - cells_in(runs)
-        if fitting := next((words for words in reversed(told) if len(words) <= left), ""):
-            runs.append(Run(fitting, None))
-        cells = cells_in(runs)
-        if used and used + len(_GAP) + cells > room:
-            lines.append([Run(" " * len(head), None)])
-            used = 0
-        if used:
-            lines[-1].append(Run(_GAP, None))
-            used += len(_GAP)
-        lines[-1] += runs
-        used += cells
-    return lines
-
-
-def _briefly(token: Token, figures: int, raw: bool) -> str:
-    """What insight adds to a token in its line: ` .31<.93 p.75 q.50 H1.5 Hq0.9`."""
-    seen = token.insight
-    if seen is None:
-        return ""
-    parts = []
-    if token.acceptance is not None:
-        parts.append(odds(token.acceptance, token.draw))
-    if figures > 1:
-        parts += [f"{name}{_short(value)}" for name, value in (("p", token.p), ("q", token.q)) if value is not None]
-    if figures > 2:
-        entropies = (("H", seen.target_entropy), ("Hq", seen.drafter_entropy))
-        parts += [f"{'raw ' * raw}{name}{value:.1f}" for name, value in entropies if value is not None]
-    return "".join(f" {part}" for part in parts)
+def _briefly(token: Token, seen: Insight, raw: bool) -> list[str]:
+    """What insight adds to a token in its line, in parts: ` .31<.93`, ` p.75 q.50`, ` H1.5 Hq0.9`."""
+    chances = (("p", token.p), ("q", token.q))
+    entropies = (("H", seen.target_entropy), ("Hq", seen.drafter_entropy))
+    return [
+        "" if token.acceptance is None else f" {odds(token.acceptance, token.draw)}",
+        "".join(f" {name}{_short(value)}" for name, value in chances if value is not None),
+        "".join(f" {'raw ' * raw}{name}{value:.1f}" for name, value in entropies if value is not None),
+    ]
 
 
 def odds(chance: float, draw: float | None) -> str:
@@ -107,9 +133,8 @@ def _short(value: float, digits: int = 2) -> str:
     return f"{value:.0e}".replace("e-0", "e-") if "e" in text else text.replace("0.", ".", 1)
 
 
-def _insight_rows(row: Row, width: int) -> list[list[Run]]:
+def _insight_rows(row: Row, width: int, raw: bool) -> list[list[Run]]:
     indent, column = (" " * 5, 12) if width < _WIDE else (" " * 9, 16)
-    raw = is_greedy(row.tokens)
     found: list[list[Run]] = []
     for index, (token, text) in enumerate(zip(row.tokens, row.texts, strict=False)):
         if token.insight is None:

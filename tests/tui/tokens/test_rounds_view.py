@@ -103,11 +103,11 @@ def test_insight_tells_the_chance_and_the_draw_first_then_p_and_q_and_entropies_
     assert last.split("↻·red")[1].strip() == "p 0.500  H 2.50"
 
 
-@pytest.mark.parametrize("width", [58, 80, 120, 200])
 @pytest.mark.parametrize("in_rows", [True, False])
+@pytest.mark.parametrize("width", [58, 80, 120, 200])
 def test_chance_and_draw_are_there_at_every_width(width: int, in_rows: bool) -> None:
     shown = "\n".join(drawn(sampled_round(), width, in_rows=in_rows))
-    if in_rows:
+    if in_rows and width < 200:  # where there is room for everything in one line, it is there
         assert all(f"draw {draw}" in shown for draw in ("0.31", "0.79", "0.83"))
         assert all(f"accept {chance}" in shown for chance in ("1", "0.8", "0.12"))
     else:
@@ -158,8 +158,15 @@ def test_a_small_chance_is_not_rounded_to_none_nor_a_great_one_to_certainty() ->
     assert odds_of(0.997, 0.998) == ".998≥.997"
 
 
+def test_what_fits_into_one_line_has_no_row_for_each_token() -> None:
+    token = Token(1, Status.SAMPLED, 0, 0.75, insight=Insight(1.5))
+    row = Row(RoundVerified(0, (), token, 0.1, 0.1, 0.1), (" a",))
+    assert drawn(row, 60, in_rows=True) == ["   1        300.0 ms  ›·a p.75 H1.5"]
+    assert len(drawn(sampled_round(), 200, in_rows=True)) == 1
+
+
 def test_of_a_greedy_round_entropies_are_called_raw_as_p_and_q_are_not() -> None:
-    rows = drawn(greedy_round(), 120, in_rows=True)
+    rows = drawn(greedy_round(), 80, in_rows=True)
     assert rows[1].endswith("accept 1  p 1  q 1  raw H 1.50  raw Hq 0.25")
     assert "1 p1 q1 raw H1.5 raw Hq0.2" in drawn(greedy_round(), 200)[0]
     assert not any("raw" in line for line in drawn(sampled_round(), 200))
