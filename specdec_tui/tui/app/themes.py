@@ -10,6 +10,8 @@ from dataclasses import replace
 
 from textual.theme import Theme
 
+from specdec_tui.tui.tokens.style import FEW_COLOURS
+
 _DARK = Theme(
     name="specdec-dark",
     primary="#79b8ff",
@@ -179,4 +181,4 @@ _OF_SIXTEEN: tuple[Theme, ...] = (
 
 def themes_for(color_system: str | None) -> tuple[Theme, ...]:
     """The themes as a terminal can show them; `color_system`: what Rich found that it can (`Console.color_system`)."""
-    return _OF_SIXTEEN if color_system in ("standard", "windows") else THEMES
+    return _OF_SIXTEEN if color_system in FEW_COLOURS else THEMES

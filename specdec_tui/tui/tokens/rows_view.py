@@ -140,7 +140,7 @@ class RowsView(CursorView):
         if run.status is None:
             return self.get_component_rich_style(_NUMBERS)
         own = self.get_component_rich_style(TOKEN_CLASSES[run.status])
-        style = stressed(own, run.strength, self.app.no_color)
+        style = stressed(own, run.strength, self.app.no_color, self.app.console.color_system)
         return style + Style(strike=False) if run.kind is Kind.SIGN else style
 
     def notify_style_update(self) -> None:

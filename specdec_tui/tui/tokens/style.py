@@ -11,6 +11,9 @@ from specdec_tui.glossary import FATES
 
 GLYPHS: dict[Status, str] = {status: FATES[status][0] for status in Status}
 
+FEW_COLOURS = ("standard", "windows")
+"""What Rich calls the colours of a terminal that has 16."""
+
 _FAINT = 0.25
 
 TOKEN_CLASSES: dict[Status, str] = {status: f"token--{status.value}" for status in Status}
@@ -21,11 +24,14 @@ def token_styles(widget: Widget) -> dict[Status, Style]:
     return {status: widget.get_component_rich_style(name) for status, name in TOKEN_CLASSES.items()}
 
 
-def stressed(style: Style, strength: int, no_color: bool) -> Style:
-    """A style made stronger (1) or fainter (-1), in steps that a screen without colours shows too."""
+def stressed(style: Style, strength: int, no_color: bool, color_system: str | None = "truecolor") -> Style:
+    """A style made stronger (1) or fainter (-1), in steps that a screen without colours shows too.
+
+    Of 16 colours (`color_system` is Rich's word) none is fainter than another without being a fate of its own.
+    """
     if strength > 0:
         return style + Style(bold=True)
-    if strength == 0:
+    if strength == 0 or (color_system in FEW_COLOURS and not no_color):
         return style
     if no_color or style.color is None or style.bgcolor is None or style.color.is_default:
         return style + Style(dim=True)

@@ -195,8 +195,9 @@ class TokenView(CursorView):
         if self._styles is None:
             names = [*TOKEN_CLASSES.items(), *_AROUND.items()]
             self._styles = {look: self.get_component_rich_style(name) for look, name in names}
+            system = self.app.console.color_system
             for status in OFF_TEXT:
-                self._styles[status] = stressed(self._styles[status], -1, self.app.no_color)
+                self._styles[status] = stressed(self._styles[status], -1, self.app.no_color, system)
         return self._styles
 
     def _marked_style(self) -> Style:

@@ -6,12 +6,14 @@ import pytest
 from contrast import contrast
 from rich._palettes import STANDARD_PALETTE
 from rich.color import ColorSystem
+from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
 from specdec_tui.decoding.records import Status
 from specdec_tui.settings import THEMES as NAMES
 from specdec_tui.tui.app.themes import THEMES, TOKEN_DEFAULTS, themes_for
+from specdec_tui.tui.tokens.style import stressed
 
 BLACK, WHITE = Color(0, 0, 0), Color(255, 255, 255)
 
@@ -86,3 +88,10 @@ def test_the_colours_of_sixteen_are_just_those_that_rich_counts(theme: Theme) ->
     known = {STANDARD_PALETTE[number].hex for number in range(16)}
     assert {theme.variables[name] for name in COLOURS} <= known
     assert {theme.primary, theme.secondary, theme.accent, theme.background, theme.surface, theme.panel} <= known
+
+
+def test_a_fainter_fate_is_not_taken_for_another_of_sixteen_colours() -> None:
+    red, black = Color.parse("#ff5555").rich_color, Color.parse("#000000").rich_color
+    own = Style(color=red, bgcolor=black)
+    assert stressed(own, -1, False, "standard") == own != stressed(own, -1, False, "256")
+    assert stressed(own, -1, True, "standard").dim  # without colours there is nothing to be taken for
