@@ -66,11 +66,16 @@ def chances(token: Token, greedy: bool) -> list[str]:
     return told if greedy or not told else [f"processed {', '.join(told)}"]
 
 
+def was_judged(token: Token) -> bool:
+    """Whether a rule has decided on it; behind a refused draft only a rule with draws for whole blocks has."""
+    return token.status is not Status.UNVERIFIED or token.draw is not None
+
+
 def judgement(token: Token, greedy: bool) -> list[str]:
     """The chance of acceptance, and the uniform number that decided; what there was instead where there was none."""
     chance, draw, fate = token.acceptance, token.draw, token.status
     judged = fate in (Status.ACCEPTED, Status.REJECTED)
-    if fate is Status.UNVERIFIED and draw is None:
+    if not was_judged(token):
         return ["its p and q are for a text with the refused draft in it"] if token.p is not None else []
     if judged and greedy:
         return [f"greedy: the target's best token is {'this one' if fate is Status.ACCEPTED else 'another one'}"]

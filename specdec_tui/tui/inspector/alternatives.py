@@ -97,8 +97,9 @@ def alternatives(place: Place, texts: Mapping[int, str], width: int) -> list[Lin
     room = each - _NUMBER - 1
     room = 0 if room < _LEAST_BAR else room - (room > _LEAST_BAR)
     label = max(4, width - 2 - each * len(columns))
-    heads = "".join(" " + clip(column.name, each - 1).ljust(each - 1) for column in columns)
-    scale = clip(f"full bar {top:g}" if room else "", label)
+    names = [column.name if len(column.name) < each else "p−q" for column in columns]
+    heads = "".join(f" {name:<{each - 1}}" for name in names)
+    scale = _scale(top, label) if room else ""
     lines: list[Line] = [[("  " + scale.ljust(label), QUIET), (heads.rstrip(), "bold")]]
     fates = {token.id: token.status for token in place.here}
     for token in rows:
@@ -112,6 +113,11 @@ def alternatives(place: Place, texts: Mapping[int, str], width: int) -> list[Lin
         lines.append(line)
     told = textwrap.wrap(_told(place, columns), max(8, width))
     return [*lines, [], *([(line, QUIET)] for line in told)]
+
+
+def _scale(top: float, room: int) -> str:
+    """What a full bar is, never cut: a cut figure is another one."""
+    return next((told for told in (f"full bar {top:g}", f"full {top:g}") if len(told) <= room), f"{top:g}")
 
 
 def _told(place: Place, columns: Sequence[Column]) -> str:

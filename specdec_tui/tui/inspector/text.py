@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from specdec_tui.decoding.chances import chances, has_joint_chance, is_greedy, judgement, kind
+from specdec_tui.decoding.chances import chances, has_joint_chance, is_greedy, judgement, kind, was_judged
 from specdec_tui.decoding.records import DraftsProposed, PrefillDone, RoundVerified, Status, Token, tokens_of
 from specdec_tui.tui.figures.words import QUIET
 from specdec_tui.tui.inspector.alternatives import LEAST_WIDTH, Line, Place, alternatives
@@ -78,7 +78,7 @@ def facts(look: Look, width: int) -> list[Line]:
             (number, QUIET),
         ]
     ]
-    tested = token.status is Status.UNVERIFIED and token.draw is not None
+    tested = token.status is Status.UNVERIFIED and was_judged(token)
     lines += _wrapped(_TESTED if tested else _FATES[token.status], colour, width)
     told = chances(token, greedy)
     side_by_side = "   ".join(told)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from specdec_tui.decoding.chances import in_digits, is_greedy
+from specdec_tui.decoding.chances import in_digits, is_greedy, was_judged
 from specdec_tui.decoding.records import DraftsProposed, Insight, PrefillDone, RoundVerified, Status, Token
 from specdec_tui.tui.tokens.chips import Run, cells_in, chip
 from specdec_tui.tui.tokens.run_log import Row, Shown
@@ -106,10 +106,15 @@ def _briefly(token: Token, seen: Insight, raw: bool) -> list[str]:
     chances = (("p", token.p), ("q", token.q))
     entropies = (("H", seen.target_entropy), ("Hq", seen.drafter_entropy))
     return [
-        "" if token.acceptance is None else f" {odds(token.acceptance, token.draw)}",
+        "" if (chance := _chance(token)) is None else f" {odds(chance, token.draw)}",
         "".join(f" {name}{_short(value)}" for name, value in chances if value is not None),
         "".join(f" {'raw ' * raw}{name}{value:.1f}" for name, value in entropies if value is not None),
     ]
+
+
+def _chance(token: Token) -> float | None:
+    """The chance to be accepted, of what was judged."""
+    return token.acceptance if was_judged(token) else None
 
 
 def odds(chance: float, draw: float | None) -> str:
@@ -153,8 +158,9 @@ def _numbers(token: Token, width: int, room: int, raw: bool) -> str:
     """
     seen = token.insight
     digits, gap = (2, " ") if width < _WIDE else (3, "  ")
-    places = (digits, digits) if token.acceptance is None else _digits(token.acceptance, token.draw, digits)
-    chances = [("accept", token.acceptance, places[0]), ("draw", token.draw, places[1])]
+    chance = _chance(token)
+    places = (digits, digits) if chance is None else _digits(chance, token.draw, digits)
+    chances = [("accept", chance, places[0]), ("draw", token.draw, places[1])]
     chances += [("p", token.p, digits), ("q", token.q, digits)]
     parts = [f"{name} {in_digits(value, count)}" for name, value, count in chances if value is not None]
     if seen is not None:

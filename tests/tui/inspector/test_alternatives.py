@@ -24,6 +24,11 @@ def lines(place: Place = PLACE, width: int = 80) -> list[str]:
     return ["".join(text for text, _ in line) for line in alternatives(place, TEXTS, width)]
 
 
+def of_at_most(highest: float) -> Place:
+    seen = Insight(1.0, 1.0, ((1, highest),), ((2, highest),), ((1, highest),))
+    return Place(replace(DRAFTED, p=0.01, q=0.01, insight=seen), (), greedy=False)
+
+
 def row(name: str, place: Place = PLACE, width: int = 80) -> str:
     return next(line for line in lines(place, width) if f"·{name} " in line)
 
@@ -107,3 +112,11 @@ def test_bars_take_the_width_there_is() -> None:
         assert max(map(cell_len, drawn)) <= width
         if width >= 60:
             assert max(line.count("█") for line in drawn) >= 0.75 * (0.75 * width / 3 - 10)
+
+
+def test_the_scale_of_bars_and_the_names_of_columns_are_never_cut() -> None:
+    for width in range(26, 200):
+        head, *rest = lines(of_at_most(0.04), width)
+        assert head.split()[-3:] in (["p", "q", "residual"], ["p", "q", "p−q"]) and ("0.05" in head) == any(
+            "█" in line for line in rest
+        )

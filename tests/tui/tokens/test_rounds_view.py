@@ -172,6 +172,21 @@ def test_of_a_greedy_round_entropies_are_called_raw_as_p_and_q_are_not() -> None
     assert not any("raw" in line for line in drawn(sampled_round(), 200))
 
 
+@pytest.mark.parametrize("in_rows", [False, True])
+def test_a_draft_that_was_never_judged_has_no_chance_to_be_accepted(in_rows: bool) -> None:
+    seen = Insight(1.0, 1.0, ((1, 0.5),), ((1, 0.5),))
+    never = Token(3, Status.UNVERIFIED, 3, 0.7, 0.6, 0.97, None, seen)
+    tested = Token(3, Status.UNVERIFIED, 3, 0.7, 0.6, 0.97, 0.98, seen)  # under the block rule
+    texts = [
+        "\n".join(
+            drawn(Row(RoundVerified(0, (DRAFTS[1], token), VERDICT.emitted, 0, 0, 0), TEXTS), 140, in_rows=in_rows)
+        )
+        for token in (never, tested)
+    ]
+    assert [".97" in text for text in texts] == [False, True]
+    assert all(".7" in text and ".6" in text for text in texts)
+
+
 async def test_a_low_view_shows_several_rounds_where_a_high_one_has_a_row_for_each_token() -> None:
     view = RoundsView()
     async with HostApp(view, columns="-one").run_test(size=(80, 9)) as pilot:
