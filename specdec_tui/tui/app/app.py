@@ -34,13 +34,14 @@ from specdec_tui.tui.commands.footer import Footer
 from specdec_tui.tui.commands.header import Header, local_time, one_row
 from specdec_tui.tui.commands.palette import Palette
 from specdec_tui.tui.commands.palette_rows import Act, Change, Row, rows_for
-from specdec_tui.tui.commands.table import ANYWHERE, APP, bindings, check_view
+from specdec_tui.tui.commands.table import ANYWHERE, APP, bindings, check_view, following_view
 from specdec_tui.tui.figures.comparison import ComparisonTable
 from specdec_tui.tui.lines.compositor import SparingScreen
 from specdec_tui.tui.panes.arrangement import NARROW, WIDE
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.grid import PaneGrid
 from specdec_tui.tui.panes.pane import StrategyPane
+from specdec_tui.tui.panes.strip import PaneStrip
 from specdec_tui.tui.prompt.box import PromptBox
 from specdec_tui.tui.screens.help import HelpScreen
 from specdec_tui.tui.screens.side_bar import SideBar
@@ -77,6 +78,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = False
     ESCAPE_TO_MINIMIZE = False  # it is one of the steps out
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-medium"), (WIDE, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (9, "-low"), (16, "-high")]
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, ANYWHERE)]
 
     def __init__(
@@ -114,6 +116,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.legend = Legend()
         yield self.header
         yield self.run_line
+        yield self.grid.strip
         yield self.body
         yield self.table
         yield self.legend
@@ -215,6 +218,12 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     def on_strategy_pane_fates_changed(self) -> None:
         self.legend.explain(self.grid.fates)
 
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.stage.give_room)
+
+    def on_pane_strip_picked(self, message: PaneStrip.Picked) -> None:
+        self._go_to(self.grid.panes[message.strategy])
+
     def on_side_bar_changed(self, message: SideBar.Changed) -> None:
         self.preferences.change(message.values)
 
@@ -315,24 +324,24 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     def _go_to(self, pane: StrategyPane) -> None:
         maximised = self.screen.maximized is not None
         self.front.minimise()
+        self.stage.make_way()
         self.grid.go_to(pane.strategy)
         self.inspection.move_to(pane)
         if maximised:
             self.screen.maximize(pane, container=False)
 
     def action_cycle_view(self, view: str = "") -> None:
-        """The next view or a named one; in the focused pane alone, or in all when none has the focus."""
-        if view:
-            try:
-                check_view(view)
-            except SettingError as error:
-                self.say(str(error), "error")
-                return
-        for pane in [self.grid.focused] if self.grid.focused is not None else self.grid.shown:
+        """The next view or a named one; in the focused pane alone, or when none has the focus in all, the same one."""
+        try:
             if view:
-                pane.view = view
-            else:
-                pane.cycle_view()
+                check_view(view)
+        except SettingError as error:
+            self.say(str(error), "error")
+            return
+        current = self.grid.current if self.grid.is_one_at_a_time else self.grid.shown[0]
+        wanted = view or following_view((self.grid.focused or current).view)
+        for pane in [self.grid.focused] if self.grid.focused is not None else self.grid.shown:
+            pane.view = wanted
         self.stage.give_room()
 
     def action_toggle_drafts(self) -> None:
@@ -341,6 +350,9 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.grid.show_drafts(self._with_drafts)
         if all(pane.view != "text" for pane in self.grid.shown):
             self.say(f"Refused drafts are {'shown' if self._with_drafts else 'left out'} in the text view (v)")
+
+    def action_scroll_pane(self, how: str) -> None:
+        self.grid.current.action_scroll_view(how)
 
     def action_toggle_table(self) -> None:
         if not self.stage.toggle_table():

@@ -19,7 +19,7 @@ from specdec_tui.tui.app.run_line import happening
 from specdec_tui.tui.app.runs import Run
 from specdec_tui.tui.commands.dialog import Answer, Dialog
 from specdec_tui.tui.commands.footer import Place
-from specdec_tui.tui.commands.header import State
+from specdec_tui.tui.commands.header import State, one_row
 from specdec_tui.tui.figures.summary import summary
 from specdec_tui.tui.inspector.panel import Inspector
 from specdec_tui.tui.panes.find_bar import FindBar
@@ -152,6 +152,8 @@ class Front:
 
     def show_progress(self, progress: Progress | None) -> None:
         self._app.header.progress = progress
+        is_load = progress is not None and self._app.runs.state == "loading"
+        self._app.grid.show_loading(one_row(progress.stage) if is_load and progress is not None else "")
 
     def pair_loaded(self, pair: PairInfo) -> None:
         self._app.header.pair = pair

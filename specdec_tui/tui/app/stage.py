@@ -13,6 +13,9 @@ from specdec_tui.tui.figures.comparison import ComparisonTable, Row
 from specdec_tui.tui.figures.standing import standing
 from specdec_tui.tui.panes.grid import PaneGrid
 
+LOW_FOR_TABLE, LOW_FOR_BOTH, LEAST_FOR_TABLE = 26, 20, 10
+"""Rows of a screen below which the table does not open by itself, has no room beside a pane, and has none at all."""
+
 
 class Stage:
     """`at_work` says whether more is to come in the panes."""
@@ -23,7 +26,7 @@ class Stage:
         self._at_work = at_work
         self._hidden: set[str] = set()
         self._elsewhere: tuple[RunFigures | None, str] = (None, "")
-        self._table_is_wanted = False
+        self._table_is_wanted = self._table_is_asked_for = False
         self._can_repeat = True
         self._turn, self._prompt = 0, ""
 
@@ -59,14 +62,32 @@ class Stage:
         self.give_room()
 
     def give_room(self) -> None:
-        """The table yields where charts would lose their pictures to it, and comes back when they are left."""
-        self.table.display = self._table_is_wanted and self._has_room_for_table()
+        """The table yields where charts would lose their pictures to it, and comes back when they are left.
+
+        On a low screen it is there only when asked for: the strip above the panes has the speedups.
+        On a very low one it then stands in the place of the panes. Called whenever the room changes.
+        """
+        rows = self.grid.app.size.height
+        low = rows < (LEAST_FOR_TABLE if self._table_is_asked_for else LOW_FOR_TABLE)
+        has_room = self._table_is_asked_for or self._has_room_for_table()
+        self.table.display = self._table_is_wanted and not low and has_room
+        alone = self.table.display and rows < LOW_FOR_BOTH
+        if alone and self.grid.focused is not None:
+            self.grid.screen.set_focus(None)  # else it would go to the prompt, and the next key with it
+        self.grid.display = not alone
+        self.grid.strip.display = self.grid.is_one_at_a_time and not alone
+
+    def make_way(self) -> None:
+        """A pane is wanted: a table in its place goes."""
+        if not self.grid.display:
+            self.table_is_open = False
 
     def _has_room_for_table(self) -> bool:
         panes = self.grid.shown
         if all(pane.view != "charts" for pane in panes):
             return True
-        below = max(1, round(self.grid.size.height / max(1, panes[0].size.height)))
+        high = self.grid.size.height if self.grid.is_one_at_a_time else panes[0].size.height
+        below = max(1, round(self.grid.size.height / max(1, high)))
         height = self.grid.size.height - (0 if self.table.display else self.table.row_count + 1)
         return height // below >= LEAST_PANE_ROWS
 
@@ -75,7 +96,8 @@ class Stage:
         if not self.grid.results:
             return False
         self._fill_table()
-        self._table_is_wanted = self.table.display = not self.table.display
+        self._table_is_asked_for = not self.table.display
+        self.table_is_open = not self.table.display
         return True
 
     # A run at work
@@ -85,7 +107,7 @@ class Stage:
         self._turn, self._prompt = turn, prompt
         self._hidden, self._elsewhere = set(), (None, "")
         self.grid.begin(settings.strategies, settings.max_new_tokens, turn=turn, prompt=prompt)
-        self.table_is_open = False
+        self._table_is_asked_for = self.table_is_open = False
 
     def go_on(self, batch: Sequence[Event]) -> None:
         """Show what has happened in a run; its end opens the table."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from time import monotonic
 from typing import Literal
 
 from textual.app import RenderResult
@@ -22,7 +23,10 @@ _LOOKS = {
     "failed": ("✗", "$text-error"),
     "trace": ("○", "$text-muted"),  # of a run, and no models to make another with
 }
-_BAR_CELLS = 16
+_BAR_CELLS, _SHORT_BAR_CELLS = 16, 8
+_WIDE = 100
+_TURNS = "◐◓◑◒"
+_TURN_SECONDS = 0.5
 
 
 class Header(Widget):
@@ -32,15 +36,27 @@ class Header(Widget):
     pair: reactive[PairInfo | None] = reactive[PairInfo | None](None)
     progress: reactive[Progress | None] = reactive[Progress | None](None)
 
+    _since = 0.0
+
+    def watch_state(self, old: State, state: State) -> None:
+        """A load shows that it goes on, also where its progress stands still."""
+        if state == "loading":
+            self._since = monotonic()
+        self.auto_refresh = _TURN_SECONDS if state == "loading" else None
+
     def render(self) -> RenderResult:
         glyph, colour = _LOOKS[self.state]
-        right = Content.assemble((f"{glyph} {self.state}", f"bold {colour}"))
+        waited = ""
+        if self.state == "loading" and self._since:
+            seconds = monotonic() - self._since
+            glyph, waited = _TURNS[int(seconds / _TURN_SECONDS) % len(_TURNS)], f" {seconds:.0f} s"
+        right = Content.assemble((f"{glyph} {self.state}{waited}", f"bold {colour}"))
         if self.state == "running":
             right = Content.assemble(("ctrl+c stops  ", "$text-muted"), right)
         if self.progress is not None:
             # Only a load is more than the name of the pair: what is made in the background stands behind it.
             stage = "" if self.state == "loading" else f"{one_row(self.progress.stage)} "
-            right = Content.assemble((stage, "$text-muted"), _bar(self.progress), "  ", right)
+            right = Content.assemble((stage, "$text-muted"), _bar(self.progress, self.size.width), "  ", right)
         left = Content.assemble(("specdec-tui", "bold $text-primary"), "  ", self._subject())
         room = max(0, self.content_size.width - right.cell_length - 2)
         left = left.truncate(room, ellipsis=True, pad=True)
@@ -95,13 +111,14 @@ def one_row(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
-def _bar(progress: Progress) -> Content:
+def _bar(progress: Progress, width: int) -> Content:
     if progress.fraction is None:
         return Content("")
     fraction = min(1.0, max(0.0, progress.fraction))
-    full = round(fraction * _BAR_CELLS)
+    cells = _BAR_CELLS if width >= _WIDE else _SHORT_BAR_CELLS
+    full = round(fraction * cells)
     return Content.assemble(
         ("━" * full, "$text-warning"),
-        ("━" * (_BAR_CELLS - full), "$text-disabled"),
+        ("━" * (cells - full), "$text-disabled"),
         f" {fraction:4.0%}",
     )

@@ -64,6 +64,11 @@ class Command:
         return f"{self.action.partition('(')[0]}({argument!r})"
 
 
+def following_view(view: str) -> str:
+    """The view behind `view`, the first behind the last."""
+    return VIEWS[(VIEWS.index(view) + 1) % len(VIEWS)]
+
+
 def check_view(text: str) -> None:
     """SettingError when there is no such view."""
     if text not in VIEWS:
@@ -106,6 +111,20 @@ def _pane_goers() -> tuple[Command, ...]:
     )
 
 
+def _scrolls() -> tuple[Command, ...]:
+    """Where no pane has the focus; one that has it takes these keys itself."""
+    ways = (
+        ("page down", "pagedown", "page_down"),
+        ("page up", "pageup", "page_up"),
+        ("to the start", "home", "scroll_home"),
+        ("to the end", "end", "scroll_end"),
+    )
+    return tuple(
+        Command(name, f"scroll the current pane {name}", f"scroll_pane('{how}')", key, in_palette=False)
+        for name, key, how in ways
+    )
+
+
 def _cursor_moves() -> tuple[Command, ...]:
     moves = (
         ("next token", "right", "next"),
@@ -145,6 +164,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("prompt", "go to the prompt box", "focus_prompt", "slash"),
     *_toggles(),
     *_pane_goers(),
+    *_scrolls(),
     Command("run again", "run the last prompt again", "run_again", "r", also="repeat retry rerun"),
     Command(
         "view",

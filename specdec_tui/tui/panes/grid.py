@@ -25,8 +25,11 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.settings import STRATEGIES
 from specdec_tui.tui.figures.scale import Scale, common_scale
-from specdec_tui.tui.panes.arrangement import PaneLayout
-from specdec_tui.tui.panes.pane import StrategyPane
+from specdec_tui.tui.figures.standing import Standing, standing
+from specdec_tui.tui.panes.arrangement import PaneLayout, one_at_a_time
+from specdec_tui.tui.panes.pane import PLAIN_STRATEGIES, StrategyPane
+from specdec_tui.tui.panes.strip import PaneStrip, tab_of
+from specdec_tui.tui.panes.welcome import invitation, welcome
 
 _SCALE_SECONDS = 0.4  # as often as figures come to the screen
 
@@ -47,9 +50,12 @@ class PaneGrid(VerticalScroll, can_focus=False):
         super().__init__(id="panes")
         self.panes = {name: StrategyPane(number, name) for number, name in enumerate(STRATEGIES, 1)}
         self._layout = PaneLayout()
+        self.strip = PaneStrip()
+        """Stands above the panes where only one of them has room."""
+        self._touched = ""
+        self._loading = ""
         self._took_part: tuple[str, ...] = ()
         self._checked: dict[str, Lossless] = {}
-        self._active = ""
         self._outside: tuple[RunFigures | None, str] = (None, "")
         self.scale = Scale()
         """What bars and plots of all panes are drawn on."""
@@ -75,11 +81,68 @@ class PaneGrid(VerticalScroll, can_focus=False):
 
     @property
     def current(self) -> StrategyPane:
-        """The pane keys act on: the focused one, else the one that moved last, else the first."""
-        if (focused := self.focused) is not None:
-            return focused
-        active = self.panes.get(self._active)
-        return active if active is not None and active.display else self.shown[0]
+        """The pane keys act on: the focused one, else the one that would stand in front."""
+        return self.focused or self.front
+
+    @property
+    def is_one_at_a_time(self) -> bool:
+        """Whether one pane stands in front of the others."""
+        return self.is_mounted and one_at_a_time(len(self.shown), self.app.size)
+
+    @property
+    def front(self) -> StrategyPane:
+        """The pane that is in sight where only one has room.
+
+        The one a person was in last; else the fastest that ended, one that drafts, the first.
+        """
+        shown = self.shown
+        touched = self.panes.get(self._touched)
+        if touched is not None and touched.display:
+            return touched
+        drafting = [pane for pane in shown if pane.strategy not in PLAIN_STRATEGIES] or shown
+        if any(pane.has_class("-running") for pane in shown):
+            return drafting[0]
+        ended = [(against, pane) for pane in drafting if (against := self._standing(pane)) is not None]
+        steady = [(against.ratio, pane) for against, pane in ended if not against.is_disturbed and against.ratio > 1]
+        return max(steady, key=lambda one: one[0])[1] if steady else drafting[0]
+
+    def _standing(self, pane: StrategyPane) -> Standing | None:
+        return None if pane.strategy == "target" else standing(pane.figures, self.baseline[0])
+
+    def show_loading(self, stage: str) -> None:
+        """At what a load of models is; empty when there is none."""
+        if stage != self._loading:
+            self._loading = stage
+            self._welcome()
+
+    def _welcome(self) -> None:
+        """Bring what empty panes say in line with what is switched on."""
+        off = [(pane.number, pane.strategy) for pane in self.panes.values() if not pane.display]
+        for pane in self.shown:
+            text = welcome(pane.strategy, pane.number)
+            pane.welcome(text + invitation(off, self._loading) if pane is self.front else text)
+
+    def _bring_to_front(self) -> None:
+        """Place the pane that is to be in sight, and tell of the others."""
+        if not self.is_mounted:
+            return
+        alone, front = self.is_one_at_a_time, self.front
+        self.strip.display = alone and self.display
+        if alone:
+            self.strip.show([tab_of(pane, self._standing(pane)) for pane in self.shown], front.strategy)
+        if self._layout.front is not front:
+            self._layout.front = front
+            if alone:
+                front.refresh(layout=True)
+            self._welcome()
+
+    def _into_sight(self, pane: StrategyPane) -> None:
+        if not self.is_one_at_a_time:  # else it is in front, or has no place
+            self.scroll_to_widget(pane, animate=False)
+
+    def on_click(self) -> None:
+        if (pane := self.focused) is not None:
+            self._touched = pane.strategy
 
     @property
     def results(self) -> list[Result]:
@@ -94,11 +157,18 @@ class PaneGrid(VerticalScroll, can_focus=False):
         """Give a shown pane the focus and bring it into sight."""
         pane = self.panes[strategy]
         pane.focus()
-        self.scroll_to_widget(pane, animate=False)
+        self._touched = strategy
+        self._bring_to_front()
+        self._into_sight(pane)
 
     def neighbour(self, by: int) -> StrategyPane:
-        """The next shown pane (1) or the one before (-1), around the ends; from outside: the first or the last."""
+        """The next shown pane (1) or the one before (-1), around the ends.
+
+        From outside: the one in sight, or where all are, the first or the last.
+        """
         shown, here = self.shown, self.focused
+        if here is None and self.is_one_at_a_time:
+            return self.front
         if here is None:
             return shown[0 if by > 0 else -1]
         return shown[(shown.index(here) + by) % len(shown)]
@@ -112,6 +182,8 @@ class PaneGrid(VerticalScroll, can_focus=False):
             pane.display = name in wanted
             if pane.inspecting and not pane.display:
                 pane.close_inspector()
+        self._bring_to_front()
+        self._welcome()
 
     def begin(
         self,
@@ -128,7 +200,9 @@ class PaneGrid(VerticalScroll, can_focus=False):
         `keep_scale`: they are drawn on the scale of the whole run that was just in them, and measured
         against the same. It tells the largest figures of all panes, but not which of them they are.
         """
-        self._took_part, self._checked, self._active = tuple(strategies), {}, ""
+        self._took_part, self._checked = tuple(strategies), {}
+        if self._touched in PLAIN_STRATEGIES:
+            self._touched = ""  # a run is not to end with nothing else in sight
         self.show_only(self._took_part)
         for name in self._took_part:
             self.panes[name].begin(max_new_tokens, turn, prompt)
@@ -217,6 +291,7 @@ class PaneGrid(VerticalScroll, can_focus=False):
 
     def _rescale(self) -> None:
         self._scaled = monotonic()
+        self._bring_to_front()
         if not self._scale_is_kept:
             runs = [self.panes[name].figures for name in self._took_part]
             self._set_scale(common_scale(runs, self.baseline[0]))
@@ -229,10 +304,13 @@ class PaneGrid(VerticalScroll, can_focus=False):
     def _follow(self, strategy: str, steps: Sequence[Step]) -> None:
         """Keep the pane at work on the screen where not all fit, unless the user is in a pane."""
         began = any(isinstance(step.record, RunStarted) for step in steps)
-        self._active = strategy
         if began and self.max_scroll_y and self.focused is None:
             self.scroll_to_widget(self.panes[strategy], animate=False)
 
+    def on_mount(self) -> None:
+        self._bring_to_front()
+
     def on_resize(self, event: events.Resize) -> None:
+        self._bring_to_front()
         if self.focused is not None:
-            self.call_after_refresh(self.scroll_to_widget, self.focused, animate=False)
+            self.call_after_refresh(self._into_sight, self.focused)

@@ -114,18 +114,28 @@ class StrategyPane(CursorPane, can_focus=True):
             "tree": self._tree_view,
             "charts": self._charts_view,
         }
+        self._welcome = Static(classes="welcome", markup=False)
         self._note_box = Static(classes="notes", markup=False)
         self._status_line = Static(classes="status", markup=False)
         self.border_title = self._heading()
 
     def compose(self) -> ComposeResult:
-        for name, view in self._views.items():
-            view.display = name == self.view
+        self._show_view()
         self._note_box.display = bool(self._notes)
         yield self._figure_line
+        yield self._welcome
         yield from self._views.values()
         yield self._note_box
         yield self._status_line
+
+    def welcome(self, text: Content) -> None:
+        """What stands in the pane as long as nothing has run in it."""
+        self._welcome.update(text)
+
+    def _show_view(self) -> None:
+        self._welcome.display = self.state is PaneState.IDLE
+        for name, view in self._views.items():
+            view.display = name == self.view and not self._welcome.display
 
     @property
     def figures(self) -> RunFigures:
@@ -209,6 +219,7 @@ class StrategyPane(CursorPane, can_focus=True):
         for view in self.cursor_views:
             view.clear()
         self.cursor_to_start()
+        self._show_view()
         self.remove_class("-running", "-failed")
         self._repaint_lines()
 
@@ -216,6 +227,9 @@ class StrategyPane(CursorPane, can_focus=True):
         """Take a batch of steps of this strategy: one repaint, however many rounds it holds."""
         ended = False
         settled = self.run_log.settled
+        if self.state is PaneState.IDLE:
+            self.state = PaneState.WAITING
+            self._show_view()
         for step in steps:
             record = step.record
             self._figures.add(record)
@@ -338,16 +352,11 @@ class StrategyPane(CursorPane, can_focus=True):
         shown = view.region
         return max(shown.y, min(shown.bottom - 1, shown.y + lines[0] - view.scroll_offset.y))
 
-    def cycle_view(self) -> None:
-        """Go to the next view."""
-        self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]
-
     def validate_view(self, view: str) -> str:
         return view if view in VIEWS else VIEWS[0]
 
     def watch_view(self, view: str) -> None:
-        for name, shown in self._views.items():
-            shown.display = name == view
+        self._show_view()
         self.set_class(view == "charts", "-charts")
         for one in self.cursor_views:
             one.sync()

@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 from textual.events import Key
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import TextArea
 
 from specdec_tui.tui.commands.table import PROMPT, bindings
@@ -45,6 +46,10 @@ class PromptBox(TextArea):
         self._earlier: list[str] = []
         self._place = 0
         self._unsent = ""
+
+    def render_line(self, y: int) -> Strip:
+        """Without a column to write in, wrapping the placeholder would fail (Textual 8.2.8)."""
+        return super().render_line(y) if self.content_size.width > 0 else Strip.blank(0)
 
     def accept(self, text: str) -> None:
         """A submitted text is on its way: remember it and keep what was typed behind it since."""

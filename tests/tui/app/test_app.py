@@ -403,7 +403,7 @@ async def test_any_size_of_terminal_is_survived(size: tuple[int, int]) -> None:
 async def test_columns_follow_the_width() -> None:
     app = make_app()
     async with app.run_test(size=(99, 40)) as pilot:
-        for width, columns in ((99, 1), (100, 2), (180, 2), (181, 3)):
+        for width, columns in ((99, 1), (100, 2), (180, 2), (181, 2)):
             await pilot.resize_terminal(width, 40)
             await pilot.pause()
             assert len({pane.region.x for pane in app.grid.shown}) == columns, width

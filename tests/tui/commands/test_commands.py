@@ -21,7 +21,9 @@ def test_names_ids_and_keys_are_unique() -> None:
     assert len({command.name for command in COMMANDS}) == len(COMMANDS)
     assert len({command.id for command in COMMANDS}) == len(COMMANDS)
     for scopes in ((APP, ANYWHERE, PROMPT), (APP, ANYWHERE, INSPECT), (ANYWHERE, FIND), (ANYWHERE, SIDE_BAR)):
-        keys = [key for command in COMMANDS if command.scope in scopes for key in command.keys.split(",") if key]
+        # A pane with the focus scrolls by its own keys, before the app does.
+        commands = [c for c in COMMANDS if c.scope in scopes and not c.action.startswith("scroll_pane")]
+        keys = [key for command in commands for key in command.keys.split(",") if key]
         once = [key for key in keys if key != "escape"]  # it leads out of whatever one is in
         assert len(set(once)) == len(once)
 

@@ -13,6 +13,7 @@ from textual.widgets import Input
 from widget_data import HostApp, run_steps, strips_of
 
 from specdec_tui.decoding.records import DraftsProposed, PrefillDone, RoundVerified, Status, Token
+from specdec_tui.tui.commands.table import following_view
 from specdec_tui.tui.lines.line_view import LineView
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.pane import StrategyPane
@@ -164,7 +165,7 @@ async def test_in_rounds_view_the_shown_lines_are_searched_and_rounds_to_come_to
 async def test_the_next_view_is_searched_for_the_same() -> None:
     async with shown(["a needle", " and", " more"], (60, 12)) as (pane, pilot):
         await find(pilot, pane, "needle")
-        pane.cycle_view()
+        pane.view = following_view(pane.view)
         assert pane.token_view.search is None
         await until(pilot, lambda: marked(pane.rounds_view, "find--current") == ["needle"])  # type: ignore[arg-type]
 

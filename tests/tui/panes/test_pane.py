@@ -26,6 +26,7 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
+from specdec_tui.tui.commands.table import following_view
 from specdec_tui.tui.figures.words import figure_lines, sparkline
 from specdec_tui.tui.panes.pane import StrategyPane
 
@@ -129,7 +130,7 @@ async def test_a_rejected_draft_stays_readable_in_the_rounds_view_alone() -> Non
         pane.feed([Step("speculative", verdict, (" wrong", " later", " right"))])
         await pilot.pause()
         assert pane.plain_text == " right"
-        pane.cycle_view()
+        pane.view = following_view(pane.view)
         await pilot.pause()
         assert "✗·wrong ○·later ↻·right" in painted(pane.rounds_view)[0]
 
@@ -287,7 +288,7 @@ async def test_a_pane_survives_every_size() -> None:
         steps = run_steps("speculative", PIECES * 3, insight=True)
         for index, size in enumerate([(1, 1), (2, 3), (300, 100), (5, 40), (40, 2), (80, 24)]):
             await pilot.resize_terminal(*size)
-            pane.cycle_view()
+            pane.view = following_view(pane.view)
             pane.feed(steps[index * 20 : index * 20 + 20])
             await pilot.pause()
         assert pane.plain_text == pane.token_view.layout_text.text.removesuffix("")

@@ -1,0 +1,105 @@
+"""One line that names all panes where only one has room: their speedups, which is in front, a click away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from textual import events
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+
+from specdec_tui.tui.figures.standing import Standing, Verdict
+from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, PaneState
+from specdec_tui.tui.panes.pane import StrategyPane
+
+_STYLES = {Verdict.FASTER: GOOD, Verdict.SLOWER: WARN, Verdict.DISTURBED: WARN, Verdict.OPEN: ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """What the strip says of a pane: its speedup, or the word for how it is."""
+
+    number: int
+    strategy: str
+    word: str
+    style: str
+
+
+def tab_of(pane: StrategyPane, against: Standing | None) -> Tab:
+    """The tab of a pane, from its present figures and how they stand against the target's."""
+    if pane.has_class("-failed"):
+        return Tab(pane.number, pane.strategy, "✗", BAD)
+    if against is not None:
+        return Tab(pane.number, pane.strategy, against.text, _STYLES[against.verdict])
+    rate = pane.figures.decode_tokens_per_second
+    if rate is not None:
+        return Tab(pane.number, pane.strategy, f"{rate:.0f}/s", "")
+    return Tab(pane.number, pane.strategy, "" if pane.state is PaneState.IDLE else "…", QUIET)
+
+
+def strip_line(tabs: Sequence[Tab], front: str, width: int) -> tuple[Content, list[tuple[int, int, str]]]:
+    """The line, and which of its cells (first, behind the last) belong to which strategy.
+
+    Names are whole where they fit; else those behind are shortened, at last to their numbers, then
+    their figures go, and then the name in front.
+    """
+    whole, number = (99, True), (0, False)
+    for behind, own in (
+        *(((n, True), whole) for n in (99, 6, 4, 2, 0)),
+        (number, whole),
+        (number, (0, True)),
+        (number, number),
+    ):
+        told = [_told(tab, *(own if tab.strategy == front else behind)) for tab in tabs]
+        if sum(cell_len("".join(words)) + 2 for words in told) <= width:
+            break
+    parts: list[str | tuple[str, str]] = []
+    spans: list[tuple[int, int, str]] = []
+    at = 0
+    for tab, (name, word) in zip(tabs, told, strict=True):
+        ground = " on $panel bold" if tab.strategy == front else ""
+        mark = "▸" if tab.strategy == front else " "
+        parts += [(mark + name, f"$foreground{ground}"), (word, (tab.style or "$foreground") + ground)]
+        parts.append((" ", ground.strip()))
+        spans.append((at, at + cell_len(name + word) + 2, tab.strategy))
+        at = spans[-1][1]
+    return Content.assemble(*parts), spans
+
+
+def _told(tab: Tab, letters: int, with_word: bool) -> tuple[str, str]:
+    """Number and name, and the figure behind them."""
+    name = " ".join(part for part in (str(tab.number), tab.strategy[:letters]) if part)
+    return name, f" {tab.word}" if with_word and tab.word else ""
+
+
+class PaneStrip(Widget):
+    """Posts `Picked` when a tab is clicked."""
+
+    class Picked(Message):
+        def __init__(self, strategy: str) -> None:
+            super().__init__()
+            self.strategy = strategy
+
+    def __init__(self) -> None:
+        super().__init__(id="pane-strip")
+        self._tabs: Sequence[Tab] = ()
+        self._front = ""
+
+    def show(self, tabs: Sequence[Tab], front: str) -> None:
+        """Tell of these panes, one of which is in front."""
+        if (tuple(tabs), front) != (self._tabs, self._front):
+            self._tabs, self._front = tuple(tabs), front
+            self.refresh()
+
+    def render(self) -> Content:
+        return strip_line(self._tabs, self._front, self.size.width)[0]
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        place = event.get_content_offset(self)
+        for begin, end, strategy in strip_line(self._tabs, self._front, self.size.width)[1]:
+            if place is not None and begin <= place.x < end:
+                self.post_message(self.Picked(strategy))

@@ -1,0 +1,30 @@
+"""What empty panes say: what their strategy does, what will happen, and while models load, how far that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from specdec_tui.glossary import STRATEGIES
+
+EXAMPLES = ("Why is the sky blue?", "Write a Python function that reverses a list.", "List five famous scientists.")
+
+
+def welcome(strategy: str, number: int) -> Content:
+    """What a strategy does, and its key."""
+    key = f"{number} switches it on and off (outside the prompt)"
+    return Content.assemble(STRATEGIES.get(strategy, ""), ("\n" + key, "$text-muted"))
+
+
+def invitation(off: Sequence[tuple[int, str]], stage: str) -> Content:
+    """What to do, what that will do, which strategies are off, and at what a load is (nothing: none is at work)."""
+    parts: list[str | tuple[str, str]] = []
+    if stage:
+        parts += [("\n\nLoading the models: ", "$text-warning"), stage, "\nA prompt can be typed meanwhile."]
+    parts += ["\n\nType a prompt and press enter: every pane runs it, and each token takes the colour of its fate."]
+    if off:
+        names = ", ".join(f"{number} {name}" for number, name in off)
+        parts.append((f"\nOff now: {names}. Escape leaves the prompt, then the number brings it back.", "$text-muted"))
+    parts += ["\nFor example:", *((f"\n  {example}", "$text-primary") for example in EXAMPLES)]
+    return Content.assemble(*parts)
