@@ -14,20 +14,22 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 PYTEST = OMP_NUM_THREADS=2 GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
+SCREEN = tests/terminal tests/tui/app tests/tui/panes tests/tui/inspector
+
 .PHONY: run test test-screen test-rest lint clean
 
 run: $(VENV)/.run
 	@$(BIN)/specdec-tui $(ARGS)
 
-# Two at a time: the tests of the screen wait more than they compute, the others compute.
+# Two at a time, about equally long: tests of the whole app wait more than they compute, the others compute.
 test: $(VENV)/.dev lint
 	@$(MAKE) --no-print-directory --jobs=2 test-screen test-rest
 
 test-screen: $(VENV)/.dev
-	$(PYTEST) tests/tui tests/terminal
+	$(PYTEST) $(SCREEN)
 
 test-rest: $(VENV)/.dev
-	$(PYTEST) --ignore=tests/tui --ignore=tests/terminal
+	$(PYTEST) $(addprefix --ignore=,$(SCREEN))
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.records import EndReason
 from specdec_tui.decoding.reliability import reliability
 
 
@@ -52,6 +53,8 @@ def standing(run: RunFigures, baseline: RunFigures | None) -> Standing | None:
         verdict = Verdict.DISTURBED
     elif ratio < 0.995:
         verdict = Verdict.SLOWER
+    elif run.end is not None and run.end.reason is EndReason.ERROR:
+        verdict = Verdict.OPEN  # nothing good is said of a run that failed
     elif run.strategy != "drafter" and (told.low or 0.0) > 1 and 1.005 < ratio <= (run.tokens_per_target_call or 0.0):
         verdict = Verdict.FASTER  # the drafter alone writes another text
     return Standing(ratio, verdict, told.low, told.high, told.reason)

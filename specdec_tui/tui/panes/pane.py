@@ -161,8 +161,8 @@ class StrategyPane(CursorPane, can_focus=True):
     @property
     def fates(self) -> frozenset[Status]:
         """Of the tokens that can stand in the shown view."""
-        view = self.cursor_view
-        if view is None:
+        view = self._views[self.view]
+        if not isinstance(view, CursorView):
             return frozenset()
         if self.strategy in PLAIN_STRATEGIES:
             return frozenset({Status.SAMPLED})

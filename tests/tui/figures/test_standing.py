@@ -6,7 +6,7 @@ import pytest
 from widget_data import run_steps
 
 from specdec_tui.decoding.figures import RunFigures, speedup
-from specdec_tui.decoding.records import PrefillDone, RoundVerified, RunStarted, Status, Token
+from specdec_tui.decoding.records import EndReason, PrefillDone, RoundVerified, RunEnded, RunStarted, Status, Token
 from specdec_tui.tui.figures.standing import Verdict, interval_text, standing
 
 TEXT = ["x"] * 120
@@ -78,3 +78,13 @@ def test_without_a_baseline_or_its_rounds_there_is_no_standing() -> None:
 def test_the_ends_of_an_interval_can_be_told_apart() -> None:
     assert interval_text(0.9, 2.04) == "0.9–2.0×"
     assert interval_text(0.97, 1.03) == "0.97–1.03×" and interval_text(1.01, 1.04) == "1.01–1.04×"
+
+
+def test_nothing_good_is_said_of_a_run_that_failed() -> None:
+    baseline, run = RunFigures(), RunFigures()
+    for step in run_steps("target", ["a"] * 60, gamma=0):
+        baseline.add(step.record)
+    for step in run_steps("speculative", ["a"] * 60, end=RunEnded(EndReason.ERROR, "out of memory")):
+        run.add(step.record)
+    found = standing(run, baseline)
+    assert found is not None and found.ratio > 1.005 and found.verdict is Verdict.OPEN
