@@ -23,7 +23,7 @@ async def take(columns: int, lines: int, path: str) -> None:
         while app.runs.running:
             await pilot.pause(0.2)
         await pilot.pause(1.0)
-        await pilot.press("escape", "tab", "tab", "v")
+        await pilot.press("escape", "alt+3", "v")
         await pilot.pause(1.0)
         with open(path, "w", encoding="utf-8") as file:
             file.write(app.export_screenshot(title="specdec-tui"))
