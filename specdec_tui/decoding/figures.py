@@ -23,6 +23,9 @@ RECOMPUTES = "every pass computes the whole text again: a speedup here is more t
 """What must stand beside a speedup of a run that `recomputes`."""
 
 
+_LEAST_PASSES, _STEADY_SPREAD = 8, 1.5  # of a spread between quartiles; on a machine at rest it is below 1.1
+
+
 class RunFigures:
     """The figures of one run so far. `add` takes constant time per token of the record."""
 
@@ -222,6 +225,17 @@ class RunFigures:
         """Median of the target's side (pass and draws) of rounds with exactly `drafts` drafts; None without any."""
         return _median(self._verify_times.get(drafts, ()))
 
+    @property
+    def pace_changed(self) -> bool:
+        """Whether passes that must take the same did not: of those that came up most the middle half spreads too far.
+
+        Then medians of different kinds of pass may be of different times of the machine, and say nothing of each
+        other. Passes of a run that recomputes everything do grow with the text.
+        """
+        times = max(self._verify_times.values(), key=len, default=[])
+        low, high = (times[len(times) * part // 4] for part in (1, 3)) if len(times) >= _LEAST_PASSES else (1.0, 1.0)
+        return not self.recomputes and high > _STEADY_SPREAD * low
+
     def drafting_seconds(self, drafts: int) -> float | None:
         """Median of the drafting of rounds with exactly `drafts` drafts; None without any."""
         return _median(self._drafting_times.get(drafts, ()))
@@ -309,12 +323,18 @@ def predicted_speedup(alpha: float, gamma: float, cost_ratio: float, verify_rati
     return expected_tokens_per_round(alpha, gamma) / (gamma * cost_ratio + verify_ratio)
 
 
+def _steady_step(run: RunFigures, baseline: RunFigures) -> float | None:
+    """Median seconds of a plain step of the baseline; None where medians of the two cannot be compared."""
+    return None if run.pace_changed or baseline.pace_changed else baseline.verify_step_seconds(0)
+
+
 def cost_ratio(run: RunFigures, baseline: RunFigures) -> float | None:
     """c = time per draft of `run` / time of a plain target step of `baseline`, both medians.
 
-    None when there was no draft, or no plain step (a pass over one token) to compare with.
+    None when there was no draft, or no plain step (a pass over one token) to compare with, or where the
+    machine's pace changed.
     """
-    step, draft = baseline.verify_step_seconds(0), run.draft_step_seconds
+    step, draft = _steady_step(run, baseline), run.draft_step_seconds
     return draft / step if step and draft is not None else None
 
 
@@ -322,9 +342,10 @@ def verify_ratio(run: RunFigures, baseline: RunFigures) -> float | None:
     """v = median target's side (pass and draws) of a full round of γ+1 tokens / that of a plain step of `baseline`.
 
     Only full rounds count: those cut short by the room left, by an end token or by a drafter
-    without ideas verify fewer tokens. None when there was no full round or no plain step.
+    without ideas verify fewer tokens. None when there was no full round or no plain step, or where the
+    machine's pace changed.
     """
-    step, full = baseline.verify_step_seconds(0), run.verify_step_seconds(run.gamma)
+    step, full = _steady_step(run, baseline), run.verify_step_seconds(run.gamma)
     return full / step if step and full is not None else None
 
 
@@ -354,9 +375,10 @@ def prediction(run: RunFigures, baseline: RunFigures) -> float | None:
     a plain step of the baseline. Medians, so what one hiccup took is in the speedup and not in here.
 
     With one α for all places and γ drafts in every round this is `predicted_speedup`. None without a
-    judged draft, or a plain step to compare with.
+    judged draft, or a plain step to compare with, or where the machine's pace changed within the runs:
+    their ratio may hold, but medians of different times make no round.
     """
-    step, tokens = baseline.verify_step_seconds(0), tokens_expected(run)
+    step, tokens = _steady_step(run, baseline), tokens_expected(run)
     if not step or tokens is None:
         return None
     counts = run.draft_counts

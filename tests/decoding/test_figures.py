@@ -185,3 +185,22 @@ def test_prediction_meets_the_measured_speedup_where_its_assumptions_hold() -> N
     baseline = figures_of(*(round_of(i, "", (0.0, 1.0, 0.0)) for i in range(5)))
     run = figures_of(*rounds)
     assert figures.prediction(run, baseline) == pytest.approx(figures.speedup(baseline, run))
+
+
+@pytest.mark.parametrize("shaken", ["run", "target"])
+def test_nothing_is_predicted_where_the_pace_changed_within_a_run(shaken: str) -> None:
+    def told(strategy: str, drafts: tuple[Token, ...], slow: int) -> RunFigures:
+        found = RunFigures()
+        found.add(RunStarted(strategy, 3, 4, 99))
+        for index in range(40):
+            pace = 6.0 if index < slow else 1.0
+            found.add(RoundVerified(index, drafts, Token(1, Status.BONUS, 0), 0.002 * pace, 0.03 * pace, 0.0))
+        return found
+
+    kept = (Token(1, Status.ACCEPTED, 0),) * 4
+    steady, target = told("speculative", kept, 0), told("target", (), 0)
+    assert figures.prediction(steady, target) is not None and figures.cost_ratio(steady, target) is not None
+    run = told("speculative", kept, 20) if shaken == "run" else steady
+    target = told("target", (), 20) if shaken == "target" else target
+    assert figures.prediction(run, target) is None
+    assert figures.cost_ratio(run, target) is None and figures.verify_ratio(run, target) is None
