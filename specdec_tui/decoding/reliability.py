@@ -32,7 +32,8 @@ class Reliability:
     """`word`, one of `WORDS`: whether the speedup can be believed. `reason`: one sentence, empty when steady.
 
     `low` to `high`: where the speedup of a repeat is to be expected (about 95 %), as far as the clock
-    decides it; of a disturbed run everything from what its own plain rounds say to what was measured.
+    decides it; of a disturbed run everything from what its own plain rounds say to what was measured, as
+    far as its tokens allow that.
     None where nothing was measured. A speedup is more than luck only where `low` is above 1.
     """
 
@@ -69,8 +70,9 @@ def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | N
     values = [ratio / spread, ratio * spread]
     if reason:
         values += [ratio * found.ratio for found in (plain, wide) if found and (found is plain or found.ratio < 1)]
-    low = min(values) if most is None else min(*values, most)
-    return Reliability("disturbed" if reason else "steady", reason, low, max(values))
+    if most is not None:  # more than its tokens allow, no repeat can reach
+        values = [min(value, most) for value in values]
+    return Reliability("disturbed" if reason else "steady", reason, min(values), max(values))
 
 
 def _disagreement(
@@ -84,7 +86,7 @@ def _disagreement(
     if most is not None and ratio > most * (1 + TOLERANCE):
         return f"{most:.2f} tokens per round do not allow a speedup of {ratio:.2f}"
     if clock is not None and clock.error > TOLERANCE:
-        return f"the machine's pace changed between this run and target: the speedup is uncertain by {clock.error:.0%}"
+        return f"the machine's pace changed: uncertain by {clock.error:.0%}"
     return ""
 
 

@@ -204,3 +204,15 @@ def test_nothing_is_predicted_where_the_pace_changed_within_a_run(shaken: str) -
     target = told("target", (), 20) if shaken == "target" else target
     assert figures.prediction(run, target) is None
     assert figures.cost_ratio(run, target) is None and figures.verify_ratio(run, target) is None
+
+
+def test_no_prediction_is_above_the_tokens_of_a_round() -> None:
+    def told(strategy: str, seconds: float, drafts: tuple[Token, ...] = ()) -> RunFigures:
+        found = RunFigures()
+        found.add(RunStarted(strategy, 3, 4, 99))
+        for index in range(20):
+            found.add(RoundVerified(index, drafts, Token(1, Status.RESAMPLED, 0), 0.0, seconds, 0.0))
+        return found
+
+    refused = (Token(1, Status.REJECTED, 0),)
+    assert figures.prediction(told("ngram", 0.03, refused), told("target", 0.04)) == pytest.approx(1.0)

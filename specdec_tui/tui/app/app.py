@@ -339,6 +339,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.say(str(error), "error")
             return
         current = self.grid.current if self.grid.is_one_at_a_time else self.grid.shown[0]
+        self.grid.stay()
         wanted = view or following_view((self.grid.focused or current).view)
         for pane in [self.grid.focused] if self.grid.focused is not None else self.grid.shown:
             pane.view = wanted
@@ -348,8 +349,8 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         """Rejected and unverified drafts in the text of all panes, or out of it."""
         self._with_drafts = not self._with_drafts
         self.grid.show_drafts(self._with_drafts)
-        if all(pane.view != "text" for pane in self.grid.shown):
-            self.say(f"Refused drafts are {'shown' if self._with_drafts else 'left out'} in the text view (v)")
+        where = " view (v)" if all(pane.view != "text" for pane in self.grid.shown) else ""
+        self.say(f"Refused drafts are {'shown' if self._with_drafts else 'left out'} in the text{where}")
 
     def action_scroll_pane(self, how: str) -> None:
         self.grid.current.action_scroll_view(how)

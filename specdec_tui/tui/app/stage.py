@@ -13,7 +13,7 @@ from specdec_tui.tui.figures.comparison import ComparisonTable, Row
 from specdec_tui.tui.figures.standing import standing
 from specdec_tui.tui.panes.grid import PaneGrid
 
-LOW_FOR_TABLE, LOW_FOR_BOTH, LEAST_FOR_TABLE = 26, 20, 10
+LOW_FOR_TABLE, LOW_FOR_BOTH, LEAST_FOR_TABLE = 26, 16, 10
 """Rows of a screen below which the table does not open by itself, has no room beside a pane, and has none at all."""
 
 

@@ -55,13 +55,17 @@ def standing(run: RunFigures, baseline: RunFigures | None) -> Standing | None:
         verdict = Verdict.SLOWER
     elif run.end is not None and run.end.reason is EndReason.ERROR:
         verdict = Verdict.OPEN  # nothing good is said of a run that failed
+    elif baseline.is_of_another_time:
+        verdict = Verdict.OPEN  # nor of two clocks that never ran side by side
     elif run.strategy != "drafter" and (told.low or 0.0) > 1 and 1.005 < ratio <= (run.tokens_per_target_call or 0.0):
         verdict = Verdict.FASTER  # the drafter alone writes another text
     return Standing(ratio, verdict, told.low, told.high, told.reason)
 
 
 def interval_text(low: float, high: float) -> str:
-    """`0.9–2.0×`, with a digit more where both ends would read the same."""
+    """`0.9–2.0×`, with a digit more where both ends would read the same; `≤ 3.67×` where all is beyond the possible."""
+    if high - low < 0.005:
+        return f"≤ {high:.2f}×"
     short = f"{low:.1f}", f"{high:.1f}"
     ends = short if short[0] != short[1] else (f"{low:.2f}", f"{high:.2f}")
     return "–".join(ends) + "×"

@@ -25,7 +25,7 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.settings import STRATEGIES
 from specdec_tui.tui.figures.scale import Scale, common_scale
-from specdec_tui.tui.figures.standing import Standing, standing
+from specdec_tui.tui.figures.standing import Standing, Verdict, standing
 from specdec_tui.tui.panes.arrangement import PaneLayout, one_at_a_time
 from specdec_tui.tui.panes.pane import PLAIN_STRATEGIES, StrategyPane
 from specdec_tui.tui.panes.strip import PaneStrip, tab_of
@@ -103,8 +103,11 @@ class PaneGrid(VerticalScroll, can_focus=False):
         if any(pane.has_class("-running") for pane in shown):
             return drafting[0]
         ended = [(against, pane) for pane in drafting if (against := self._standing(pane)) is not None]
-        steady = [(against.ratio, pane) for against, pane in ended if not against.is_disturbed and against.ratio > 1]
-        return max(steady, key=lambda one: one[0])[1] if steady else drafting[0]
+        faster = [(against.ratio, pane) for against, pane in ended if against.verdict is Verdict.FASTER]
+        best, front = max(faster, key=lambda one: one[0], default=(1.0, drafting[0]))
+        # The drafter's own strategy stays in front of one that is hardly faster, or not even surely so.
+        own = [against for against, pane in ended if pane is drafting[0] and not against.is_disturbed]
+        return drafting[0] if own and own[0].ratio >= best else front
 
     def _standing(self, pane: StrategyPane) -> Standing | None:
         return None if pane.strategy == "target" else standing(pane.figures, self.baseline[0])
@@ -152,6 +155,11 @@ class PaneGrid(VerticalScroll, can_focus=False):
     def focused(self) -> StrategyPane | None:
         """The pane a person is in."""
         return next((pane for pane in self.shown if pane.has_focus_within), None)
+
+    def stay(self) -> None:
+        """Whoever reads on in the pane in front wants it to stay there."""
+        if self.is_one_at_a_time:
+            self._touched = self.front.strategy
 
     def go_to(self, strategy: str) -> None:
         """Give a shown pane the focus and bring it into sight."""
@@ -229,6 +237,8 @@ class PaneGrid(VerticalScroll, can_focus=False):
 
     def measure_against(self, baseline: RunFigures | None, label: str = "") -> None:
         """Where no target takes part, speedups are against this run of it, and `label` says which it is."""
+        if baseline is not None:
+            baseline.is_of_another_time = True
         self._outside = baseline, label
         self._set_baseline()
 

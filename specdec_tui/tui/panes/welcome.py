@@ -26,5 +26,5 @@ def invitation(off: Sequence[tuple[int, str]], stage: str) -> Content:
     if off:
         names = ", ".join(f"{number} {name}" for number, name in off)
         parts.append((f"\nOff now: {names}. Escape leaves the prompt, then the number brings it back.", "$text-muted"))
-    parts += ["\nFor example:", *((f"\n  {example}", "$text-primary") for example in EXAMPLES)]
+    parts += ["\nFor example: ", ("\n".join(EXAMPLES), "$text-primary")]
     return Content.assemble(*parts)

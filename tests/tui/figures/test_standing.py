@@ -88,3 +88,21 @@ def test_nothing_good_is_said_of_a_run_that_failed() -> None:
         run.add(step.record)
     found = standing(run, baseline)
     assert found is not None and found.ratio > 1.005 and found.verdict is Verdict.OPEN
+
+
+def test_a_baseline_of_another_time_makes_nothing_green() -> None:
+    baseline, run = RunFigures(), RunFigures()
+    for step in run_steps("target", TEXT, gamma=0):
+        baseline.add(step.record)
+    for step in run_steps("speculative", TEXT, alpha=0.9):
+        run.add(step.record)
+    baseline.is_of_another_time = True
+    found = standing(run, baseline)
+    assert found is not None and found.ratio > 1.005 and found.verdict is Verdict.OPEN
+
+
+def test_an_interval_ends_where_the_tokens_of_a_round_do() -> None:
+    run = run_of("lookup", 80, 0.04)  # one token a round, in less time than the target's
+    found = standing(run, TARGET)
+    assert found is not None and found.is_disturbed and found.ratio > 2
+    assert found.high is not None and found.high <= 1

@@ -199,3 +199,19 @@ async def test_charts_keep_the_table_where_both_have_room_in_front() -> None:
         app.action_cycle_view("charts")
         await pilot.pause()
         assert app.table.display
+
+
+async def test_a_pane_that_is_read_in_another_view_stays_in_front_when_the_run_ends() -> None:
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine)
+    async with app.run_test(size=LOW) as pilot:
+        await ready(pilot)
+        await ask(pilot, "hello")
+        engine.step(20)
+        await until(pilot, lambda: app.runs.running)
+        await pilot.press("escape", "v")
+        read = in_sight(pilot)
+        engine.gated = False
+        engine.step(1000)
+        await until(pilot, lambda: app.recordings.trace is not None, "the run's end")
+        assert in_sight(pilot) == read
