@@ -104,7 +104,7 @@ class Front:
 
     @property
     def choice(self) -> ModelChoice:
-        return self._app.choice
+        return self._app.runs.wanted
 
     @property
     def focused(self) -> Widget | None:
@@ -232,7 +232,7 @@ class Front:
         self._app.runs.load(choice)
 
     def pick_models(self, choice: ModelChoice) -> None:
-        self.ask(ModelPicker(choice, self.choice), self.load)
+        self.ask(ModelPicker(choice, self._app.choice), self.load)
 
     def show_settings(self, changed: Mapping[str, Any]) -> None:
         if self._app.side_bar is not None:

@@ -30,7 +30,7 @@ class PreferenceScreen(Protocol):
 
     @property
     def choice(self) -> ModelChoice:
-        """The models that are loaded, or were asked for first."""
+        """The models that were asked for last, loaded or on their way."""
 
     @property
     def shows_another_run(self) -> bool:

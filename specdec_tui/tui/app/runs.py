@@ -108,6 +108,11 @@ class Runs:
 
     # Models
 
+    @property
+    def wanted(self) -> ModelChoice:
+        """The models that were asked for last, loaded or on their way: a further change is one to them."""
+        return next(reversed(self._loads.values()), self.choice)
+
     def load(self, choice: ModelChoice) -> None:
         """Load a pair in the background; the present one stays until the new one is ready."""
         self._loads[self.engine.load(choice)] = choice
