@@ -214,8 +214,10 @@ class Front:
     def room_for_panel(self) -> tuple[Region, int]:
         if (pane := self._app.screen_stack[0].maximized) is not None:
             return pane.region, pane.region.bottom
-        covered = self._app.prompt_box if self._app.prompt_box.has_focus else self._app.footer
-        return self._app.grid.region, covered.region.y
+        panes, box = self._app.grid.region, self._app.prompt_box
+        if not self._app.screen.has_class("-high"):  # no row to spare: the strip's are used, the prompt is left free
+            return panes.union(self._app.grid.strip.region), panes.bottom
+        return panes, (box if box.has_focus else self._app.footer).region.y
 
     def go_into(self, pane: StrategyPane) -> None:
         self._app.grid.go_to(pane.strategy)

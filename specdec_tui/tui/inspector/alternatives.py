@@ -66,9 +66,14 @@ class Place:
         return [column for column in columns if column.top]
 
     @property
+    def chosen(self) -> list[int]:
+        """Ids: the token itself, and what else was drafted or drawn here."""
+        return list(dict.fromkeys([self.token.id, *(token.id for token in self.here)]))
+
+    @property
     def rows(self) -> list[int]:
-        """Ids: the token itself, what else was drafted or drawn here, then the others, the most probable first."""
-        first = dict.fromkeys([self.token.id, *(token.id for token in self.here)])
+        """Ids: what was chosen here, then the others, the most probable first."""
+        first = self.chosen
         best: dict[int, float] = {}
         for column in self.columns:
             for token, value in column.top:

@@ -61,9 +61,9 @@ class Inspector(VerticalScroll, can_focus=False):
         self._write()
 
     def _write(self) -> None:
-        width = self.scrollable_content_region.width
+        width, rows = self.scrollable_content_region.size
         if self._look is None:
             self._body.update(Content.styled("no token yet", "$quiet"))
         elif width > 0:
-            lines = inspector_lines(self._look, width)
+            lines = inspector_lines(self._look, width, rows)
             self._body.update(Content("\n").join(Content.assemble(*line) for line in lines))

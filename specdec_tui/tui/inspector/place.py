@@ -12,14 +12,19 @@ _LOW = 24
 def stand(panes: Region, bottom: int, pane: Region, row: int, now: Region) -> Region:
     """Beside the inspected `pane` where there is room, else above or below the `row` of the token.
 
-    `panes` is where panes are; where that is low, the inspector reaches down to `bottom`. It stays
-    where it is `now` as long as it can. All in cells of the screen.
+    `panes` is where panes are; where that is low, the inspector reaches down to `bottom`; where that is low
+    too, it takes the larger side of the row. Else it stays where it is `now` as long as it can. All in cells
+    of the screen.
     """
     left, right = pane.x - panes.x, panes.right - pane.right
     if max(left, right) >= LEAST_BESIDE:
         width = min(max(left, right), MOST_BESIDE)
         return Region(pane.right if right >= left else pane.x - width, panes.y, width, panes.height)
     height = panes.height if panes.height >= _LOW else max(panes.height, bottom - panes.y)
+    if height < 2 * _LEAST_ROWS:
+        above, below = row - panes.y, panes.y + height - row - 1
+        if max(above, below) > 1:
+            return Region(panes.x, panes.y if above >= below else row + 1, panes.width, max(above, below))
     own = max(_LEAST_ROWS, min(_MOST_ROWS, height // 2))
     places = [Region(panes.x, panes.y + height - own, panes.width, own), Region(panes.x, panes.y, panes.width, own)]
     free = [place for place in places if not place.y <= row < place.bottom]

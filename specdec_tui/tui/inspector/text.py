@@ -34,6 +34,7 @@ _TEXT_STYLES = {Status.REJECTED: "strike", Status.RESAMPLED: "bold", Status.BONU
 _GAP = 2
 _FACTS = 30
 _MOST_FACTS = 46
+_HEADS = 2  # rows above the bars: the token, and the heads of the columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,19 @@ class Look:
         return Place(self.token, here or [self.token], is_greedy(self.round), "w·" if weighted else "")
 
 
-def inspector_lines(look: Look, width: int) -> list[Line]:
-    """Facts and alternatives, side by side where the width allows; no line is wider than `width` cells."""
+def inspector_lines(look: Look, width: int, rows: int = 100) -> list[Line]:
+    """Facts and alternatives, side by side where the width allows; no line is wider than `width` cells.
+
+    Where only so many `rows` are in sight at once, the bars of what was drafted and drawn are among them.
+    """
     if width < _FACTS + _GAP + LEAST_WIDTH:
-        below = alternatives(look.place, look.alternatives, width)
-        return [*facts(look, width), *([[]] if below else []), *below]
+        above, below = facts(look, width), alternatives(look.place, look.alternatives, width)
+        needed = _HEADS + len(look.place.chosen)
+        if rows < needed or (below and len(above) + needed >= rows):
+            title, fate = _title(look, width, look.token.status.value), _fate(look.token, width)
+            rest = [*above[1 + len(fate) :], *fate]
+            return [title, *rest, [], *below] if rows < needed else [title, *below, [], *rest]
+        return [*above, *([[]] if below else []), *below]
     left = max(_FACTS, min(_MOST_FACTS, width // 3))
     return _beside(facts(look, left), alternatives(look.place, look.alternatives, width - left - _GAP), left)
 
@@ -68,18 +77,7 @@ def inspector_lines(look: Look, width: int) -> list[Line]:
 def facts(look: Look, width: int) -> list[Line]:
     """All about the token but the alternatives."""
     token, greedy = look.token, look.place.greedy
-    colour = f"$token-{token.status.value}"
-    number = f"  id {token.id}"
-    chip = clip(spell(look.text), max(4, width - len(number) - 2))
-    lines: list[Line] = [
-        [
-            (f"{GLYPHS[token.status]} ", colour),
-            (chip, f"{colour} {_TEXT_STYLES.get(token.status, '')}"),
-            (number, QUIET),
-        ]
-    ]
-    tested = token.status is Status.UNVERIFIED and was_judged(token)
-    lines += _wrapped(_TESTED if tested else _FATES[token.status], colour, width)
+    lines = [_title(look, width), *_fate(token, width)]
     told = chances(token, greedy)
     side_by_side = "   ".join(told)
     for text in [side_by_side] if cell_len(side_by_side) <= width else told:
@@ -98,6 +96,27 @@ def facts(look: Look, width: int) -> list[Line]:
     lines += _wrapped(f"{where}, token {token.position + 1}", QUIET, width)
     lines += _clock(look.record, width)
     return lines if seen is not None else [*lines, *_wrapped(HINT, QUIET, width)]
+
+
+def _title(look: Look, width: int, fate: str = "") -> Line:
+    token = look.token
+    colour = f"$token-{token.status.value}"
+    fate = f"  {fate}" if fate else ""
+    number = f"  id {token.id}"
+    if len(number) + len(fate) + 6 > width:
+        number = ""
+    chip = clip(spell(look.text), max(4, width - len(number) - len(fate) - 2))
+    return [
+        (f"{GLYPHS[token.status]} ", colour),
+        (chip, f"{colour} {_TEXT_STYLES.get(token.status, '')}"),
+        (fate, colour),
+        (number, QUIET),
+    ]
+
+
+def _fate(token: Token, width: int) -> list[Line]:
+    tested = token.status is Status.UNVERIFIED and was_judged(token)
+    return _wrapped(_TESTED if tested else _FATES[token.status], f"$token-{token.status.value}", width)
 
 
 def _is_certain(look: Look) -> bool:

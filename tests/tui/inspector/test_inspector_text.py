@@ -53,10 +53,21 @@ def test_everything_that_is_known_is_told(width: int) -> None:
     assert "\x1b" not in text and "␛" in text
 
 
+def test_where_few_rows_are_in_sight_the_token_its_fate_and_the_bars_of_what_was_chosen_are_among_them() -> None:
+    lines = ["".join(text for text, _ in line) for line in inspector_lines(look(), 57, rows=6)]
+    first = lines[:4]
+    assert "✗ ·brown  rejected  id 3" in first[0] and " p " in first[1] and " q " in first[1]
+    assert first[2].startswith("▸✗·word3") and first[3].startswith(" ↻·word1") and "█" in first[2]
+    assert sorted(set(text_of(look(), 57).split())) == sorted(set(" ".join(lines).split()))  # nothing is left out
+    tiny = ["".join(text for text, _ in line) for line in inspector_lines(look(), 36, rows=3)]
+    assert "rejected" in tiny[0] and "p 0.312, q 0.700" in tiny[1]
+
+
 def test_no_line_is_wider_than_the_panel() -> None:
     for width in range(20, 200):
-        for line in inspector_lines(look(text="x" * 5000), width):
-            assert cell_len("".join(text for text, _ in line)) <= width, width
+        for rows in (2, 6, 100):
+            for line in inspector_lines(look(text="x" * 5000), width, rows):
+                assert cell_len("".join(text for text, _ in line)) <= width, width
 
 
 def test_the_fate_has_its_colour_and_the_text_is_no_markup() -> None:

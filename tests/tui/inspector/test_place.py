@@ -33,6 +33,12 @@ def test_without_room_beside_the_pane_it_lies_over_it_but_not_over_the_row(panes
         assert place.y >= panes.y and place.bottom <= max(bottom, panes.bottom)
 
 
+def test_where_rows_are_few_it_takes_the_larger_side_of_the_row() -> None:
+    panes = Region(0, 2, 40, 6)
+    assert stand(panes, 8, panes, 6, Region()) == Region(0, 2, 40, 4)
+    assert stand(panes, 8, panes, 3, Region()) == Region(0, 4, 40, 4)
+
+
 def test_it_stays_where_it_is_as_long_as_the_row_is_free() -> None:
     panes = Region(0, 2, 80, 30)
     now = stand(panes, 38, panes, 30, Region())
