@@ -13,13 +13,14 @@ from textual.widgets import Static
 from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, verify_ratio
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.tui.figures.standing import Standing, Verdict, standing
-from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part, fit_groups, lossless_part, speed_text
+from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part, lossless_part, speed_text
 from specdec_tui.tui.lines.sanitize import visible
 
 Row = tuple[str, RunFigures, Lossless | None]
 
 # Columns from which cells stand two apart.
 _AIRY = 70
+_MOST_NOTE_ROWS = 3
 _NOTHING = ("–", "")
 
 
@@ -109,9 +110,20 @@ def table_lines(entries: Sequence[Entry], label: str, can_repeat: bool, width: i
     heading.append((_hint(left_out, width - used - 1).rjust(width - used - 1) + " ", QUIET))
     lines = [Content.assemble(*heading).stylize("on $panel").stylize("bold", 0, used)]
     lines += [Content.assemble(*_row([c.cell(entry) for c in columns], columns, widths, gap)) for entry in entries]
-    return lines + [
-        Content.assemble(" ", *fit_groups(note, width - 2, " · ")) for note in notes(entries, label, can_repeat)
-    ]
+    return lines + [line for note in notes(entries, label, can_repeat) for line in note_lines(note, width)]
+
+
+def note_lines(note: Sequence[Sequence[Part]], width: int) -> list[Content]:
+    """A note in a few rows, wrapped between words; of too many groups the last ones are counted."""
+    lines: list[Content] = []
+    for count in range(len(note), 0, -1):
+        left_out = len(note) - count
+        groups = [*note[:count], *([[(f"+ {left_out} more, each in its pane", QUIET)]] if left_out else [])]
+        parts = [part for index, group in enumerate(groups) for part in ([(" · ", QUIET)] * (index > 0) + [*group])]
+        lines = Content.assemble(*parts).wrap(max(1, width - 2))
+        if len(lines) <= _MOST_NOTE_ROWS:
+            break
+    return [Content.assemble(" ", line) for line in lines]
 
 
 def fitting(entries: Sequence[Entry], width: int) -> tuple[list[Column], int]:
@@ -160,7 +172,7 @@ def _hint(left_out: int, room: int) -> str:
 
 
 def notes(entries: Sequence[Entry], label: str, can_repeat: bool) -> list[list[list[Part]]]:
-    """Groups of a line each, the most important first: of the baseline, and of runs whose clock was disturbed."""
+    """What is said below the rows, each in groups: of the baseline, and of runs whose clock was disturbed."""
     found: list[list[list[Part]]] = []
     baseline: list[list[Part]] = []
     compared = [entry.baseline for entry in entries if entry.standing is not None]

@@ -26,6 +26,7 @@ PLAIN_STRATEGIES = ("target", "drafter")
 
 # Columns from which a line has room for a sum.
 _WIDE_LINE = 90
+_LEAST_REASON = 30
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -101,6 +102,8 @@ def speed_words(figures: RunFigures, baseline: RunFigures | None, is_target: boo
     """The same without colours, for a run that is over."""
     found = None if is_target else standing(figures, baseline)
     groups = speed_groups(figures, baseline, found, is_target, label)
+    if found is not None and found.is_disturbed:
+        groups.append([(found.reason, "")])
     return " · ".join("".join(text for text, _ in group) for group in groups)
 
 
@@ -134,6 +137,16 @@ def speed_text(rate: float | None) -> str:
     return "–" if rate is None else f"{rate:.1f}" if rate < 1000 else f"{rate:.0f}"
 
 
+def shortened(sentence: str, width: int) -> str:
+    """As many whole words of a sentence as fit into `width` cells."""
+    if cell_len(sentence) <= width:
+        return sentence
+    words = sentence.split()
+    while words and cell_len(" ".join(words)) >= width:
+        words.pop()
+    return " ".join(words) + "…"
+
+
 def fit_groups(groups: Sequence[Sequence[Part]], width: int, gap: str = "  ", first: int = 0) -> list[Part]:
     """As many whole groups as fit into `width` cells, in their order; group `first` is always there."""
     kept: set[int] = set()
@@ -158,22 +171,30 @@ def figure_lines(
     label: str = "",
     rows: int = 1,
     beside_gauges: bool = False,
+    can_grow: bool = False,
     can_repeat: bool = True,
 ) -> Content:
     """Figures in one or two rows, and in the room left a bar for each of the last rounds.
 
-    In a row of its own stands what one should expect of the run. `beside_gauges`: what these say is left out.
+    In a row of its own stands what one should expect of the run, or why its clock cannot be believed.
+    `beside_gauges`: what these say is left out. `can_grow`: for such a reason there is a second row.
     """
     found = None if is_target else standing(figures, baseline)
     speed = speed_groups(figures, baseline, found, is_target, label)
     has_room = rows > 1 or beside_gauges
-    if found is not None and found.is_disturbed:  # what is predicted comes from the same clocks
-        cost = [[("r repeats", "$text-accent")]] if can_repeat and figures.end is not None else []
-        cost.append([(found.reason, QUIET)])
-    else:
-        cost = [] if is_target else cost_groups(figures, baseline, width if has_room else 0)
+    is_disturbed = found is not None and found.is_disturbed
+    # What is predicted comes from the same clocks.
+    cost = [] if is_target or is_disturbed else cost_groups(figures, baseline, width if has_room else 0)
     if beside_gauges:
         speed = [group for group in speed if group[0][0] == "τ "] or ([[("baseline", QUIET)]] if is_target else [])
+    if found is not None and is_disturbed:
+        rows += rows < 2 and can_grow
+        said = 0 if rows > 1 or beside_gauges else 2  # groups before the reason: the speed, and that it is disturbed
+        room = width - sum(cell_len(text) for text, _ in fit_groups(speed[:said], width)) - said
+        key = [[("r repeats", "$text-accent")]] if can_repeat and figures.end is not None else []
+        cost = [[(shortened(found.reason, room), QUIET)], *key] if room >= _LEAST_REASON else key
+        if rows < 2:
+            speed, cost = [*speed[:said], *cost, *speed[said:]], []
     if rows < 2:
         return Content.assemble(*_with_bars(fit_groups(speed + cost, width), figures, width))
     first = _with_bars(fit_groups(speed, width), figures, width)

@@ -422,9 +422,11 @@ class StrategyPane(CursorPane, can_focus=True):
             label=self._baseline_label,
             rows=2 if self.has_class("-tall") and not in_charts else 1,
             beside_gauges=in_charts and not short,
+            can_grow=not in_charts and not short,
             can_repeat=self.can_repeat,
         )
         status, first = status_parts(self.state, self._figures, self._max_new_tokens, self._lossless, is_target)
+        self.set_class("\n" in figures.plain, "-two-rows")
         self._figure_line.update(figures, layout=False)
         line = fit_groups(status, max(1, width - 4) if short else width, " · ", first)
         self._status_line.update(Content.assemble(*line), layout=False)

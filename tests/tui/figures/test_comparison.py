@@ -14,6 +14,7 @@ from specdec_tui.decoding.figures import RunFigures, prediction
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus, PrefillDone, RunEnded, Step
 from specdec_tui.tui.app.themes import TOKEN_DEFAULTS
 from specdec_tui.tui.figures.comparison import COLUMNS, ComparisonTable, Row
+from specdec_tui.tui.figures.standing import standing
 
 TEXT = words_of("a b c d e f g h i j k l m n o p q r s t u v w x y z" * 4)
 
@@ -91,6 +92,26 @@ async def test_an_impossible_speedup_has_neither_star_nor_green_but_an_interval_
         assert "clock disturbed · lookup" in painted(table)[4] and "r repeats" not in painted(table)[4]
         table.show([DISTURBED[0], DISTURBED[1]])
         assert not any("★" in line for line in painted(table))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+async def test_why_a_clock_is_disturbed_is_said_at_any_width_and_of_many_runs_how_many_more(width: int) -> None:
+    """At 80 columns the reason was left out, and of several only the first was told."""
+    table = ComparisonTable()
+    async with HostApp(table, columns="-one").run_test(size=(width, 16)) as pilot:
+        table.show(DISTURBED[:2])
+        await pilot.pause()
+        foot = " ".join(line.strip() for line in painted(table)[3:]).strip()
+        reason = standing(DISTURBED[1][1], DISTURBED[0][1])
+        assert reason is not None and foot == f"clock disturbed, r repeats · lookup: {reason.reason}"
+        many = [(f"lookup{number}", *DISTURBED[1][1:]) for number in range(6)]
+        table.show([DISTURBED[0], *many])
+        await pilot.pause()
+        rows = [line for line in painted(table)[8:] if line]
+        foot = " ".join(line.strip() for line in rows)
+        told = foot.count(reason.reason)
+        assert len(rows) <= 3 and told >= 1
+        assert foot.endswith(f"+ {6 - told} more, each in its pane")
 
 
 async def test_no_slower_run_has_the_star_where_the_fastest_is_not_sure_of_it() -> None:

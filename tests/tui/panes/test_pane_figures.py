@@ -77,6 +77,26 @@ async def test_a_disturbed_clock_is_said_in_the_place_of_a_ratio() -> None:
         assert "r repeats" not in figure_text(pane) and found.reason in figure_text(pane)
 
 
+@pytest.mark.parametrize(("width", "height"), [(60, 9), (60, 16), (40, 12), (120, 4), (80, 30)])
+@pytest.mark.parametrize("view", ["text", "charts"])
+async def test_wherever_a_disturbed_clock_is_told_its_reason_is_too(width: int, height: int, view: str) -> None:
+    """It said "r repeats" alone in charts at 120 columns, and in panes too low for a second row."""
+    pane = StrategyPane(5, "lookup")
+    target = run_of("target", gamma=0, round_seconds=0.171)
+    async with HostApp(pane, columns="-one").run_test(size=(width, height)) as pilot:
+        pane.view = view
+        pane.feed(run_steps("lookup", PIECES, alpha=0.2, round_seconds=0.057))
+        pane.set_baseline(target)
+        await pilot.pause()
+        found = standing(pane.figures, target)
+        assert found is not None and found.is_disturbed
+        assert found.reason[:28] in figure_text(pane)
+        shown = pane.query_one(".figures").size.height
+        assert figure_text(pane).count("\n") + 1 == shown
+        if width >= 80 and height > 4:
+            assert found.reason in figure_text(pane)
+
+
 @pytest.mark.parametrize("width", [58, 100])
 async def test_what_flatters_a_speedup_is_said_beside_it(width: int) -> None:
     recomputing = RunFigures()
