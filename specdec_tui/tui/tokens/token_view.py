@@ -18,7 +18,7 @@ from specdec_tui.tui.lines.view_search import ViewSearch
 from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.run_log import Place, RunLog
 from specdec_tui.tui.tokens.style import TOKEN_CLASSES, stressed, token_styles
-from specdec_tui.tui.tokens.transcript import OFF_TEXT, Around, Look, Transcript
+from specdec_tui.tui.tokens.transcript import OFF_TEXT, Around, Look, Transcript, shortened
 
 _AROUND: dict[Look, str] = {look: f"turn--{look.value}" for look in Around}
 _IN_LINE = str.maketrans({"\n": "↵", "\t": "⇥"})
@@ -110,9 +110,10 @@ class TokenView(CursorView):
 
     def _take(self, row: int) -> None:
         record = self.run_log.rows[row]
-        for index, (token, text) in enumerate(zip(record.tokens, record.texts, strict=False)):
-            if self._with_drafts or token.status not in OFF_TEXT:
-                self._add(token.status, text, Place(row, index))
+        told = ((token.status, text) for token, text in zip(record.tokens, record.texts, strict=False))
+        for index, look, text in shortened(told):
+            if self._with_drafts or look not in OFF_TEXT:
+                self._add(look, text, Place(row, index))
 
     def _add(self, look: Look, text: str, place: Place) -> None:
         self._looks.append(look)
@@ -158,8 +159,13 @@ class TokenView(CursorView):
         return place
 
     def _piece_of(self, place: Place) -> int | None:
-        at = bisect_left(self._places, place, hi=self._settled - self._first)
-        return self._first + at if self._places[at : at + 1] == [place] and self._first + at < self._settled else None
+        settled = self._settled - self._first
+        at = bisect_left(self._places, place, hi=settled)
+        if at < settled and self._places[at] == place:
+            return self._first + at
+        before = self._first + at - 1
+        is_counted = at > 0 and self._looks[before] is Around.MORE and self._places[at - 1].row == place.row
+        return before if is_counted else None
 
     def line_segments(self, line: int) -> list[Segment]:
         styles = self._styles_of_looks()
@@ -196,8 +202,9 @@ class TokenView(CursorView):
             names = [*TOKEN_CLASSES.items(), *_AROUND.items()]
             self._styles = {look: self.get_component_rich_style(name) for look, name in names}
             system = self.app.console.color_system
-            for status in OFF_TEXT:
-                self._styles[status] = stressed(self._styles[status], -1, self.app.no_color, system)
+            for look in OFF_TEXT:
+                style = stressed(self._styles[look], -1, self.app.no_color, system)
+                self._styles[look] = style + Style(strike=look is not Around.MORE)
         return self._styles
 
     def _marked_style(self) -> Style:

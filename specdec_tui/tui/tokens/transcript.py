@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 
 from specdec_tui.decoding.records import Status
 
 MOST_TURNS, MOST_TOKENS = 50, 16_000
 _LONGEST_PROMPT = 400
 
-OFF_TEXT = frozenset({Status.REJECTED, Status.UNVERIFIED})
-"""Fates of drafts that did not become text."""
+_MOST_OFF_TEXT = 3
 
 
 class Around(StrEnum):
-    """What stands around the answers of a conversation."""
+    """What stands around the answers of a conversation, and in the place of drafts that are not spelled out."""
 
     PROMPT = "prompt"
     RULE = "rule"
+    MORE = "more"
 
 
 Look = Status | Around
 """How a piece of the text is painted."""
 Piece = tuple[Look, str]
+
+OFF_TEXT: frozenset[Look] = frozenset({Status.REJECTED, Status.UNVERIFIED, Around.MORE})
+"""Looks of drafts that did not become text."""
+
+
+def shortened(tokens: Iterable[tuple[Status, str]]) -> Iterator[tuple[int, Look, str]]:
+    """Tokens with their indices; of many refused drafts in a row the first few, then how many more there are.
+
+    A drafter that copies long texts would else bury the text under what was refused.
+    """
+    for is_off, group in groupby(enumerate(tokens), key=lambda one: one[1][0] in OFF_TEXT):
+        row = list(group)
+        spelled = _MOST_OFF_TEXT if is_off and len(row) > _MOST_OFF_TEXT + 1 else len(row)
+        yield from ((index, status, text) for index, (status, text) in row[:spelled])
+        if spelled < len(row):
+            yield row[spelled][0], Around.MORE, f" (+{len(row) - spelled})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +104,10 @@ class Transcript:
         for turn in self.turns:
             yield Around.PROMPT, _headline(turn.prompt)
             end = ""
-            for status, text in turn.pieces:
-                if with_drafts or status not in OFF_TEXT:
-                    yield status, text
-                    end = "" if status in OFF_TEXT else text or end
+            for _, look, text in shortened(turn.pieces):
+                if with_drafts or look not in OFF_TEXT:
+                    yield look, text
+                    end = "" if look in OFF_TEXT else text or end
             if not end.endswith("\n"):
                 yield Around.RULE, "\n"
             yield Around.RULE, f"── turn {turn.number} · {turn.figures} \n"

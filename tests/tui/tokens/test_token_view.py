@@ -225,6 +225,23 @@ async def test_refused_drafts_stand_struck_out_in_the_text_when_wanted_and_are_n
         assert painted(view)[0] == "The quick red fish"
 
 
+async def test_of_a_long_refused_draft_the_first_tokens_are_struck_out_and_the_others_counted() -> None:
+    view = TokenView()
+    refused = [Token(1, Status.REJECTED, 1), *(Token(1, Status.UNVERIFIED, n) for n in range(2, 11))]
+    async with HostApp(view, columns="-one").run_test(size=(60, 8)):
+        view.with_drafts = True
+        texts = ["The", *(f" no{n}" for n in range(10)), " red"]
+        feed(view, [Token(1, Status.ACCEPTED, 0), *refused, Token(2, Status.RESAMPLED, 1)], texts)
+        assert painted(view)[0] == "The no0 no1 no2 (+7) red"
+        assert style_of(view, "no0").strike and style_of(view, "no2").strike and not style_of(view, "+7").strike
+        assert view.get_selection(Selection(None, None)) == ("The red", "\n")
+        assert view.place_at(0, 17) == Place(0, 4)
+        view.point(Place(0, 8))  # one of the counted
+        assert "+7" in "".join(s.text for s in view.render_line(0) if s.style and s.style.reverse)
+        begun(view, 2, Turn(1, "prompt 1", ((Status.REJECTED, " no"),) * 6 + ((Status.SAMPLED, " yes"),), ""))
+        assert painted(view)[1] == " no no no (+3) yes"
+
+
 def turn(number: int, *words: str) -> Turn:
     pieces = tuple((Status.ACCEPTED, word) for word in words)
     return Turn(number, f"prompt {number}", pieces, f"{number}.0 tok/s · 1.50×")
