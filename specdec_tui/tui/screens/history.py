@@ -66,7 +66,7 @@ class HistoryScreen(Dialog[Chosen]):
     def compose(self) -> ComposeResult:
         with Vertical(id="history") as box:
             box.border_title = "History"
-            box.border_subtitle = "enter open · / filter · R race · e export · space mark · c compare · d delete"
+            box.border_subtitle = "↵ open · / filter · R race · e export · space mark · c compare · d delete"
             yield Static("", id="history-heading", markup=False)
             yield OptionList(id="history-list", markup=False)
             yield Input(placeholder="any words: a prompt, a model, γ 4, disturbed", id="history-filter", compact=True)

@@ -13,7 +13,7 @@ from specdec_tui.traces.format import TraceHeader
 from specdec_tui.traces.store import Entry
 from specdec_tui.tui.commands.header import local_time, one_row
 
-_LEAST_PROMPT = 20
+_LEAST_PROMPT, _LEAST_SHORT = 20, 7
 _GAP = "  "
 
 
@@ -112,29 +112,48 @@ COLUMNS = (
     Column("pair", 9, pair, is_number=False),
     Column("γ", 5, _setting("gamma")),
     Column("T", 6, temperature),
-    Column("length", 8, _setting("max_new_tokens")),
-    Column("tokens", 7, _figure("new_tokens", "d")),
+    Column("length", 7, _setting("max_new_tokens")),
+    Column("tokens", 8, _figure("new_tokens", "d")),
     Column("α", 4, _figure("acceptance_rate", ".2f")),
     Column("speedup", 2, best, is_number=False),
     Column("clock", 3, clock, is_number=False),
 )
+_LAST_OF_A_RUN = 7
+"""The highest rank of what is told of every run, in short words where there is no room for long ones."""
+_SHORT: dict[str, Column] = {
+    "T": Column("T", 6, lambda header: temperature(header).replace("greedy", "0")),
+    "length": Column("len", 7, _setting("max_new_tokens")),
+    "clock": Column("clock", 3, lambda header: {"steady": "✓", "disturbed": "✗"}.get(clock(header), "–"), False),
+}
 
 
 def table(entries: Sequence[Entry], marked: Sequence[bool], width: int) -> tuple[Content, list[Content]]:
     """The heading and a line for each entry, as many whole columns as fit; the prompt has the room that is left."""
     headers = [entry.header for entry in entries if entry.header is not None]
-    sizes = {c.title: max(map(cell_len, (c.title, *map(c.cell, headers)))) for c in COLUMNS if c.title != "prompt"}
-    sizes["prompt"] = _LEAST_PROMPT
-    shown: list[Column] = []
-    for column in sorted(COLUMNS, key=lambda column: column.rank):
-        if 2 + sum(sizes[c.title] + len(_GAP) for c in [*shown, column]) - len(_GAP) <= width:
-            shown.append(column)
-    shown = [column for column in COLUMNS if column in shown] or [COLUMNS[1]]
+    columns = COLUMNS
+    shown, sizes = _fitting(columns, headers, _LEAST_PROMPT, width)
+    if any(column.rank <= _LAST_OF_A_RUN and column not in shown for column in columns):
+        columns = tuple(_SHORT.get(column.title, column) for column in COLUMNS)
+        shown, sizes = _fitting(columns, headers, _LEAST_SHORT, width)
+    shown = [column for column in columns if column in shown] or [columns[1]]
     others = sum(sizes[column.title] + len(_GAP) for column in shown if column.title != "prompt")
     sizes["prompt"] = max(4, width - 2 - others)
     heading = Content("  " + _GAP.join(_fitted(c.title, sizes[c.title], c.is_number) for c in shown))
     lines = [_line(entry, shown, sizes, mark, width) for entry, mark in zip(entries, marked, strict=True)]
     return heading.stylize("bold"), lines
+
+
+def _fitting(
+    columns: Sequence[Column], headers: Sequence[TraceHeader], prompt: int, width: int
+) -> tuple[list[Column], dict[str, int]]:
+    """What has room beside so many cells of the prompt, and the cells each column needs."""
+    sizes = {c.title: max(map(cell_len, (c.title, *map(c.cell, headers)))) for c in columns if c.title != "prompt"}
+    sizes["prompt"] = prompt
+    shown: list[Column] = []
+    for column in sorted(columns, key=lambda column: column.rank):
+        if 2 + sum(sizes[c.title] + len(_GAP) for c in [*shown, column]) - len(_GAP) <= width:
+            shown.append(column)
+    return shown, sizes
 
 
 def _line(entry: Entry, columns: Sequence[Column], sizes: dict[str, int], marked: bool, width: int) -> Content:
@@ -148,7 +167,7 @@ def _line(entry: Entry, columns: Sequence[Column], sizes: dict[str, int], marked
     for index, column in enumerate(columns):
         style = {"prompt": "bold"}.get(column.title, "$text-muted")
         text = column.cell(header)
-        if column.title == "clock" and text == "disturbed":
+        if column.title == "clock" and text in ("disturbed", "✗"):
             style = "$text-warning"
         parts += [_GAP if index else "", (_fitted(text, sizes[column.title], column.is_number), style)]
     return Content.assemble(*parts)

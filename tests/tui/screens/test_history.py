@@ -58,11 +58,25 @@ def test_a_wide_list_tells_settings_and_figures_of_a_run() -> None:
 @pytest.mark.parametrize("width", [20, 40, 56, 76, 116, 196])
 def test_columns_are_whole_and_lines_as_wide_as_the_room(width: int) -> None:
     heading, lines = table([entry(), entry("世界 " * 30), entry("x", gamma=12)], [False, True, False], width)
-    titles = [column.title for column in COLUMNS]
+    titles = [*(column.title for column in COLUMNS), "len"]
     assert all(word in titles for word in str(heading).split())
     assert {cell_len(str(line)) for line in lines} == {cell_len(str(heading))} and cell_len(str(heading)) <= width
     if width >= 56:
         assert "1.83×" in str(lines[0])
+
+
+def test_80_columns_have_room_for_every_setting_and_figure_and_the_prompt_for_what_remains() -> None:
+    run = entry("Why is the sky blue in the morning?", max_new_tokens=128)
+    assert run.header is not None
+    shaken = {"word": "disturbed", "reason": "because", "low": 0.94, "high": 1.71}
+    disturbed = replace(run.header, strategies={"speculative": {**FIGURES, "reliability": shaken}})
+    heading, lines = table([run, replace(run, header=disturbed)], [False, False], 72)
+    assert str(heading).split() == ["when", "prompt", "γ", "T", "len", "α", "speedup", "clock"]
+    assert [str(line).split()[-7:] for line in lines] == [
+        ["4", "0", "128", "0.53", "speculative", "1.83×", "✓"],
+        ["4", "0", "128", "0.53", "speculative", "0.9–1.7×", "✗"],
+    ]
+    assert all("Why is" in str(line) for line in lines)
 
 
 def test_a_disturbed_run_tells_an_interval_and_no_bare_ratio() -> None:
