@@ -21,6 +21,7 @@ from specdec_tui.tui.tokens.style import TOKEN_CLASSES, stressed, token_styles
 from specdec_tui.tui.tokens.transcript import OFF_TEXT, Around, Look, Transcript, shortened
 
 _AROUND: dict[Look, str] = {look: f"turn--{look.value}" for look in Around}
+_IN_PIECE = 24  # bits of a mark that say where in its piece
 _IN_LINE = str.maketrans({"\n": "↵", "\t": "⇥"})
 
 
@@ -77,7 +78,7 @@ class TokenView(CursorView):
 
     def _lay_out(self) -> None:
         """Begin anew, with the turns before."""
-        before = list(self.transcript.pieces(self._with_drafts))
+        before = list(self.transcript.pieces(self._with_drafts, self._width or 80))
         self._looks = [look for look, _ in before]
         self._texts = [text for _, text in before]
         self._first = self._settled = len(before)
@@ -212,13 +213,27 @@ class TokenView(CursorView):
         return token_styles(self)[self.run_log.token(self.cursor).status] + Style(reverse=True)
 
     def wrap_to(self, width: int) -> None:
-        self.layout_text.resize(width)
+        before = [text for _, text in self.transcript.pieces(self._with_drafts, width)]
+        if len(before) != self._first or before == self._texts[: self._first]:
+            self.layout_text.resize(width)
+            return
+        self._texts[: self._first] = before
+        self.layout_text = TextLayout(width)
+        self.layout_text.append(self.settled_texts(0))
+        self.layout_text.set_tail(self._shown_from(self._settled))
+        if self.search is not None:
+            self.search.matches.cut(0)
 
     def mark_of(self, line: int) -> int:
-        return self.layout_text.offset_of(line, 0)
+        # Of a piece, as the figures of earlier turns are longer and shorter with the width.
+        layout = self.layout_text
+        offset = layout.offset_of(line, 0)
+        piece = bisect_right(range(len(self._looks)), offset, key=lambda piece: layout.span_of(piece)[0]) - 1
+        return 0 if piece < 0 else piece << _IN_PIECE | min(offset - layout.span_of(piece)[0], (1 << _IN_PIECE) - 1)
 
     def line_of(self, mark: int) -> int:
-        return self.layout_text.line_of(mark)
+        piece, within = mark >> _IN_PIECE, mark & (1 << _IN_PIECE) - 1
+        return self.layout_text.line_of(self.layout_text.span_of(piece)[0] + within) if self._looks else 0
 
     def notify_style_update(self) -> None:
         super().notify_style_update()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
+from rich.cells import cell_len
+
 from specdec_tui.decoding.records import Status
 
 MOST_TURNS, MOST_TOKENS = 50, 16_000
@@ -94,8 +96,8 @@ class Transcript:
         """Another conversation begins."""
         self.turns, self._last, self.number, self._gone = [], None, 0, 0
 
-    def pieces(self, with_drafts: bool) -> Iterator[Piece]:
-        """What stands before the present answer."""
+    def pieces(self, with_drafts: bool, width: int) -> Iterator[Piece]:
+        """What stands before the present answer; of a turn's figures the first that fit into `width` cells."""
         if not self.is_shown:
             return
         if self._gone:
@@ -110,8 +112,16 @@ class Transcript:
                     end = "" if look in OFF_TEXT else text or end
             if not end.endswith("\n"):
                 yield Around.RULE, "\n"
-            yield Around.RULE, f"── turn {turn.number} · {turn.figures} \n"
+            yield Around.RULE, _rule(turn, width)
         yield Around.PROMPT, _headline(self._prompt)
+
+
+def _rule(turn: Turn, width: int) -> str:
+    told = f"── turn {turn.number}"
+    for figure in turn.figures.split(" · "):
+        if cell_len(f"{told} · {figure} ") <= width:
+            told += f" · {figure}"
+    return f"{told} \n"
 
 
 def _headline(prompt: str) -> str:

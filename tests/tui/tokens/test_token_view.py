@@ -276,6 +276,26 @@ async def test_earlier_turns_stand_above_the_present_one_with_their_prompts_colo
         assert view.get_selection(Selection(Offset(0, 1), Offset(4, 1))) == ("Blue", "\n")
 
 
+async def test_the_figures_of_an_earlier_turn_stay_in_one_line_the_first_ones_where_it_is_narrow() -> None:
+    view = TokenView()
+    figures = "9.0 tok/s · clock disturbed 0.9–2.0× · α 0.34 · τ 1.22"
+    async with HostApp(view, columns="-one").run_test(size=(81, 12)) as pilot:
+        words = tuple((Status.ACCEPTED, f"{n}\n") for n in range(20))
+        begun(view, 7, *(Turn(number, "prompt", words, figures) for number in range(1, 7)))
+        feed(view, tokens(30), [f"new {n}\n" for n in range(30)])
+        view.scroll_to(y=view.line_count - 20, animate=False)
+        await pilot.pause()
+        top = painted(view)[0]
+        assert top.startswith("new")
+        for width, told in ((41, "9.0 tok/s · α 0.34 · τ 1.22"), (25, "9.0 tok/s"), (81, figures)):
+            await pilot.resize_terminal(width, 12)
+            await pilot.pause()
+            lines = [view.line_text(line) for line in range(view.line_count)]
+            rules = [line.rstrip("─ ") for line in lines if line.startswith("──")]
+            assert rules == [f"── turn {number} · {told}" for number in range(1, 7)]
+            assert painted(view)[0] == top
+
+
 async def test_a_reader_of_earlier_turns_is_left_alone_while_the_answer_grows_and_through_resizes() -> None:
     view = TokenView()
     async with HostApp(view, columns="-one").run_test(size=(60, 6)) as pilot:
@@ -322,7 +342,7 @@ def test_the_oldest_turns_go_first_and_it_is_said() -> None:
         transcript.ended(turn(number, "a"))
     transcript.begin(MOST_TURNS + 4, "p")
     assert len(transcript.turns) == MOST_TURNS
-    first = next(transcript.pieces(False))[1]
+    first = next(transcript.pieces(False, 80))[1]
     assert first == f"turns 1–3 are gone: at most {MOST_TURNS} turns and 16,000 tokens are kept here\n"
     transcript.ended(turn(MOST_TURNS + 4, *["w"] * MOST_TOKENS))
     transcript.begin(MOST_TURNS + 5, "p")
