@@ -92,8 +92,8 @@ class Stage:
         return height // below >= LEAST_PANE_ROWS
 
     def toggle_table(self) -> bool:
-        """Show or hide the table; False when there is nothing to compare."""
-        if not self.grid.results:
+        """Show or hide the table; False when there is nothing to compare, or nothing yet."""
+        if not any(figures.rounds for _, figures, _ in self.rows) and not self.table.display:
             return False
         self._fill_table()
         self._table_is_asked_for = not self.table.display

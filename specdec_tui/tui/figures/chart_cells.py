@@ -143,13 +143,14 @@ def ms_text(seconds: float) -> str:
 def _latency(
     figures: RunFigures, window: RunFigures, step: float | None, width: int, height: int, scale: Scale
 ) -> list[Line]:
-    """A bar for each of the last rounds, drafting then verifying, and the means of the window and of the run.
+    """A bar for each of the last rounds, drafting then verifying, and the means of the window and of the run, once where they are the same.
 
     A line across them is the target's own step: what a pass over one token costs. Bars longer than the scale end in ▸.
     """
     means = [
         (name, _mean(run.draft_seconds, run.rounds), _mean(run.verify_seconds, run.rounds))
         for name, run in ((recent_name(window), window), ("run", figures))
+        if run is figures or window.rounds < figures.rounds
     ]
     latest = figures.course.latest(min(LATEST_ROUNDS, max(0, height - 1 - len(means))))
     rows = [(str(record.round + 1), record.draft_seconds, record.verify_seconds) for record in latest]

@@ -182,15 +182,19 @@ def test_latencies_are_given_round_by_round_with_the_means_of_window_and_run() -
     lines = [text(line) for line in full_chart(Chart.LATENCY, RUN, RUN.window(), None, 60, 9, SCALE)]
     assert [line.split()[0] for line in lines[1:4]] == ["1", "2", "3"]
     assert lines[3].split()[-2:] == ["20.0", "180.0"]
-    assert lines[4].split()[:2] == ["last", "3"] and lines[4].split()[-2:] == ["20.0", "113.3"]
-    assert lines[5].split()[0] == "run" and lines[5].split()[-2:] == ["20.0", "113.3"]
+    assert lines[4].split()[0] == "run" and lines[4].split()[-2:] == ["20.0", "113.3"]
     assert lines[1].count("▒") * 4 == pytest.approx(lines[1].count("█"), abs=4)
+    assert len(lines) == 5  # the window is the whole run
+    run = run_of(*[("r", 0.01, 0.03)] * 10, *[("aa", 0.01, 0.02)] * 50)
+    lines = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), None, 60, 20, SCALE)]
+    assert lines[-2].split()[:2] == ["last", "50"] and lines[-2].split()[-2:] == ["10.0", "20.0"]
+    assert lines[-1].split()[0] == "run" and lines[-1].split()[-2:] == ["10.0", "21.7"]
 
 
 def test_no_more_than_ten_rounds_are_drawn() -> None:
     run = run_of(*[("aa", 0.01, 0.02)] * 30)
     lines = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), None, 60, 40, SCALE)]
-    assert len(lines) == 1 + 10 + 2
+    assert len(lines) == 1 + 10 + 1
     assert lines[1].split()[0] == "21" and lines[10].split()[0] == "30"
 
 
@@ -253,8 +257,8 @@ def test_the_targets_own_step_is_a_line_across_the_bars_of_rounds() -> None:
     assert scale.round_seconds == pytest.approx(0.25)  # 1.5 · 140 ms, as a round number
     lines = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), TARGET, 80, 9, scale)]
     assert "bars 0–250" in lines[0] and "┃ target's step 100.0" in lines[0]
-    room = 80 - len("last 20 ") - 15
-    places = {line.index("┃") - len("last 20 ") for line in lines[1:]}
+    room = 80 - len("run ") - 15
+    places = {line.index("┃") - len("run ") for line in lines[1:]}
     assert places == {round(100 / 250 * room)}
     assert all(line.count("▒") + line.count("█") + 1 == round(140 / 250 * room) for line in lines[1:])
     narrow = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), TARGET, 27, 9, scale)]
