@@ -411,14 +411,12 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.exit(0)
             return
         self._pressed_stop = now
-        if self.runs.running:
-            self.runs.stop()
-            self.say("Stopping; ctrl+c again quits")
-        elif self.runs.waiting:
-            self.runs.stop()
-            self.say("The prompt is back in the box; ctrl+c again quits")
-        else:
-            self.say("ctrl+c again quits")
+        said = self.runs.stop()
+        self.say(f"{said}; ctrl+c again quits" if said else "ctrl+c again quits")
+
+    def action_stop(self) -> None:
+        """The same as often as one likes."""
+        self.say(self.runs.stop() or "No run to stop")
 
     async def action_quit(self) -> None:
         self.exit(0)

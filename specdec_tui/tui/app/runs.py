@@ -153,12 +153,15 @@ class Runs:
         elif not self.lacks_models():
             self._run_or_wait(self.last_prompt, again=True)
 
-    def stop(self) -> None:
-        """End the run within a round and keep its text; a waiting prompt goes back to the box."""
+    def stop(self) -> str:
+        """End the run within a round and keep its text; a waiting prompt goes back to the box. Says what it did."""
+        waiting = "The prompt is back in the box" if self.waiting else ""
+        said = "Stopping" if self.running else waiting
         if self.running:
             self.engine.cancel()
         self._return_waiting()
         self._settle()
+        return said
 
     def new_chat(self) -> None:
         """Forget the conversation, behind the run at work."""

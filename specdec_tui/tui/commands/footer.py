@@ -48,7 +48,7 @@ def _entry(label: str, *commands: str) -> Entry:
     return Entry(label, commands)
 
 
-_STOP = _entry("Stop", "stop")
+_STOP = _entry("Stop", "stop or quit")
 _PROMPT = _entry("Prompt", "prompt")
 _PANE = _entry("Pane", "next pane", f"go to {STRATEGIES[0]}")
 _VIEW = _entry("View", "view")

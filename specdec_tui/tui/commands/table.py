@@ -218,8 +218,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("maximise", "one pane on the whole screen, and back", "toggle_maximise", "z", also="zoom full maximize"),
     Command("commands", "set anything", "commands", "ctrl+p", ANYWHERE, in_palette=False),
     Command(
-        "stop", "stop the run and keep its text (pressed again: quit)", "stop_or_quit", "ctrl+c", also="cancel abort"
+        "stop or quit",
+        "stop the run and keep its text (pressed again: quit)",
+        "stop_or_quit",
+        "ctrl+c",
+        in_palette=False,
     ),
+    Command("stop", "stop the run and keep its text", "stop", also="cancel abort"),
     Command("new chat", "forget the conversation", "new_chat", "n", also="clear reset", is_final=True),
     Command("quit", "leave the app", "quit", "ctrl+q", ANYWHERE, also="exit close bye", is_final=True),
     *_cursor_moves(),

@@ -137,6 +137,37 @@ async def test_ctrl_c_twice_quits() -> None:
     assert app.return_code == 0
 
 
+async def test_stop_of_the_palette_never_quits_and_makes_no_ctrl_c_the_second_one() -> None:
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await ask(pilot, "one")
+        await until(pilot, lambda: app.runs.running)
+        for said in ("Stopping", "No run to stop"):
+            await pilot.press("ctrl+p", *"stop", "enter")
+            await until(pilot, lambda said=said: said in toasts(app), said)
+            await until(pilot, lambda: not app.runs.running)
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+        assert app.is_running
+        await pilot.press("ctrl+p", *"stop", "enter")
+        await pilot.pause(0.1)
+        assert app.is_running
+
+
+async def test_there_is_no_table_while_a_run_has_nothing_to_compare() -> None:
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine)
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await ask(pilot, "one")
+        engine.step(5)
+        await until(pilot, lambda: app.grid.panes["target"].plain_text == text_of(6))
+        await pilot.press("escape", "t")
+        assert not app.table.display and "The table compares strategies after a run" in toasts(app)
+
+
 async def test_ctrl_c_long_after_the_first_one_does_not_quit(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("specdec_tui.tui.app.app.monotonic", lambda: now[0])
