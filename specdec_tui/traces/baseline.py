@@ -6,14 +6,14 @@ Nothing here makes two clocks comparable: whoever shows such a baseline says fro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import EndReason
 from specdec_tui.traces.files import read_trace
 from specdec_tui.traces.format import Trace, TraceError, TraceHeader
 from specdec_tui.traces.store import TraceStore
-from specdec_tui.traces.summary import figures_of
+from specdec_tui.traces.summary import figures_of, summarise
 
 _LEAST_TOKENS = 8
 _PROMPT_TOKENS = 256
@@ -54,6 +54,12 @@ def of_trace(trace: Trace) -> Baseline | None:
     """The target's own run in a trace."""
     figures = figures_of(trace.events).get("target")
     return None if figures is None else Baseline(figures, trace.header.created)
+
+
+def measured_against(trace: Trace, baseline: Baseline) -> Trace:
+    """The trace with figures against a borrowed baseline in its header, each marked with when that was made."""
+    strategies = summarise(trace.events, baseline.figures, baseline.created)
+    return replace(trace, header=replace(trace.header, strategies=strategies))
 
 
 def last_baseline(header: TraceHeader, recent: Iterable[Trace], store: TraceStore) -> Baseline | None:

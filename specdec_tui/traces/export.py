@@ -13,7 +13,7 @@ from typing import Any
 from specdec_tui.decoding.records import PrefillDone, RoundVerified, RunEnded, RunStarted, Step, Token, tokens_of
 from specdec_tui.decoding.reliability import reliability
 from specdec_tui.traces.format import MARK, VERSION, Trace, TraceHeader
-from specdec_tui.traces.summary import figures_of, summarise
+from specdec_tui.traces.summary import AGAINST, figures_of, summarise
 from specdec_tui.traces.tokens import encode_token
 from specdec_tui.traces.values import plain
 
@@ -44,10 +44,14 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 def as_json(trace: Trace) -> str:
     """One object: the header's fields, then per strategy its figures, text and rounds with their tokens.
 
-    Figures have the names of `specdec-tui bench --json`, and are summed up from the events.
+    Figures have the names of `specdec-tui bench --json`, and are summed up from the events; those against
+    a baseline of another time are the header's.
     """
     header = {field.name: getattr(trace.header, field.name) for field in fields(TraceHeader)}
     figures = summarise(trace.events)
+    for name, own in figures.items():
+        if trace.header.is_borrowed(name):
+            own.update({key: trace.header.strategies[name].get(key) for key in AGAINST})
     strategies = [
         {
             "strategy": name,

@@ -59,6 +59,10 @@ class TraceHeader:
         except BadField:
             return None
 
+    def is_borrowed(self, strategy: str) -> bool:
+        """Whether the figures of a run are against a target of another time."""
+        return bool(self.strategies.get(strategy, {}).get("baseline_created"))
+
     def run_settings(self) -> Settings:
         """The settings of the run; one that is not known or not valid here has its default."""
         known: dict[str, Any] = {}
@@ -126,6 +130,8 @@ def _check_figures(table: dict[str, Any]) -> None:
             checked_number(name, table[name])
     if table.get("reliability") is not None:
         _reliability(mapping(table, "reliability"))
+    if table.get("baseline_created") is not None:
+        text(table, "baseline_created")
     if table.get("lossless") is not None:
         text(mapping(table, "lossless"), "status")
 

@@ -10,6 +10,17 @@ from specdec_tui.decoding.records import Checked, Event, Lossless, Step
 from specdec_tui.decoding.reliability import reliability
 from specdec_tui.traces.values import plain
 
+AGAINST = (
+    "baseline_created",
+    "speedup",
+    "cost_ratio",
+    "verify_ratio",
+    "predicted_speedup",
+    "remainder",
+    "reliability",
+)
+"""Figures against a baseline."""
+
 
 def figures_of(events: Iterable[Event]) -> dict[str, RunFigures]:
     """The figures of each strategy, in the order in which their runs began."""
@@ -20,13 +31,25 @@ def figures_of(events: Iterable[Event]) -> dict[str, RunFigures]:
     return runs
 
 
-def summarise(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
-    """JSON-ready figures of each strategy, seconds and tokens per second; None where a figure does not exist."""
+def summarise(
+    events: Iterable[Event], borrowed: RunFigures | None = None, created: str = ""
+) -> dict[str, dict[str, Any]]:
+    """JSON-ready figures of each strategy, seconds and tokens per second; None where a figure does not exist.
+
+    Where the target took no part, they are against its `borrowed` run of another time, `created` then.
+    """
     events = tuple(events)
     runs = figures_of(events)
     verdicts = {event.strategy: event.lossless for event in events if isinstance(event, Checked)}
     baseline = runs.get("target")
-    return {name: plain(_summary(run, baseline, verdicts.get(name))) for name, run in runs.items()}
+    since = None
+    if baseline is None and borrowed is not None:
+        borrowed.is_of_another_time = True
+        baseline, since = borrowed, created
+    return {
+        name: {**plain(_summary(run, baseline, verdicts.get(name))), "baseline_created": since}
+        for name, run in runs.items()
+    }
 
 
 def _summary(run: RunFigures, baseline: RunFigures | None, verdict: Lossless | None) -> dict[str, Any]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from recorded import comparison, long_events, trace_of
 
+from specdec_tui.decoding.figures import speedup
 from specdec_tui.decoding.records import Finished
-from specdec_tui.traces.baseline import is_comparable, last_baseline
-from specdec_tui.traces.format import Trace
+from specdec_tui.decoding.reliability import WORDS
+from specdec_tui.traces.baseline import is_comparable, last_baseline, measured_against
+from specdec_tui.traces.export import as_json
+from specdec_tui.traces.files import read_trace
+from specdec_tui.traces.format import Trace, TraceError, parse_lines, trace_lines
 from specdec_tui.traces.store import TraceStore
+from specdec_tui.traces.summary import AGAINST, figures_of
+from specdec_tui.tui.screens.history_rows import best
 
 
 def alone(second: int = 30) -> Trace:
@@ -67,6 +75,34 @@ def test_a_much_longer_prompt_is_another_matter() -> None:
     for tokens, fine in ((12 + 256, True), (12 + 257, False)):
         longer = replace(later, strategies={"speculative": {**own, "prompt_tokens": tokens}})
         assert is_comparable(whole, longer) is fine
+
+
+def test_figures_against_a_borrowed_baseline_stay_in_the_trace_and_say_from_when_it_was(tmp_path: Path) -> None:
+    """Its speedup, prediction and reliability were null: the history had a dash for it."""
+    store = TraceStore(tmp_path)
+    store.save(comparison())
+    baseline = last_baseline(alone().header, [], store)
+    assert baseline is not None
+    kept = read_trace(store.save(measured_against(alone(), baseline)))
+    beside = comparison().header.strategies["speculative"]
+    (figures,) = kept.header.strategies.values()
+    assert figures["baseline_created"] == comparison().header.created and "baseline_created" in beside
+    assert figures["speedup"] == pytest.approx(speedup(baseline.figures, figures_of(kept.events)["speculative"]))
+    assert figures["predicted_speedup"] and figures["reliability"]["word"] in WORDS
+    assert best(kept.header) == f"speculative {figures['speedup']:.2f}× vs. earlier"
+    (exported,) = json.loads(as_json(kept))["strategies"]
+    assert {key: exported[key] for key in AGAINST} == {key: figures[key] for key in AGAINST}
+    # Traces of before say nothing of it, and read as they did.
+    (before,) = alone().header.strategies.values()
+    old = Trace(replace(kept.header, strategies={"speculative": _without(before, "baseline_created")}), kept.events)
+    assert parse_lines(trace_lines(old)) == old and best(old.header) == "speculative"
+    with pytest.raises(TraceError, match="baseline_created"):
+        broken = replace(kept.header, strategies={"speculative": {**figures, "baseline_created": 7}})
+        parse_lines(trace_lines(Trace(broken, kept.events)))
+
+
+def _without(figures: Mapping[str, object], name: str) -> dict[str, object]:
+    return {key: value for key, value in figures.items() if key != name}
 
 
 def test_the_newest_comparable_run_is_found_in_this_session_or_among_the_kept_ones(tmp_path: Path) -> None:

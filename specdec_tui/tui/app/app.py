@@ -192,14 +192,15 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.recordings.exported(message)
 
     def on_baseline_found(self, message: BaselineFound) -> None:
-        if not self.is_running or message.trace is not self.recordings.trace or self.racing.race is not None:
+        if not self.is_running or message.trace is not self.recordings.trace:
             return
+        self.recordings.trace = message.measured
         if (baseline := message.baseline) is not None:
             created = local_time(baseline.created)
             today = created.startswith(date.today().isoformat())
             self.stage.measure_against(baseline.figures, f"target of {created[11:] if today else created}")
-        elif not self.recordings.opened:
-            self.say("No run of target to measure against: 1 switches it on, r runs again")
+        else:
+            self.front.show_missing_baseline()
 
     def on_prompt_box_submitted(self, message: PromptBox.Submitted) -> None:
         self.runs.submit(message.text, self.prompt_box.accept)

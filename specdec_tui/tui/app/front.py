@@ -64,6 +64,14 @@ class Front:
         now = happening(runs.last_prompt, runs.waiting, runs.running, opened, race, self._app.racing.outcome)
         self._app.run_line.show(now, self._app.notices.shown)
 
+    def show_missing_baseline(self) -> None:
+        """In the place of the speedups: that there is nothing to measure against, and the keys that change that."""
+        words = "no run of target to compare with"
+        if not self._app.recordings.opened:
+            has_target = "target" in self.settings.strategies
+            words = f"no baseline: {'r repeats with target' if has_target else '1 adds target, r repeats'}"
+        self._app.stage.measure_against(None, words)
+
     @property
     def _place(self) -> Place:
         at_work = self._app.runs.running or bool(self._app.runs.waiting)
@@ -244,5 +252,7 @@ class Front:
         self._app.texts.prompts.keep = self.settings.record
         if "strategies" in changed and not self.shows_another_run:
             self._app.grid.show_only(self.settings.strategies)
+            if self._app.stage.lacks_baseline:
+                self.show_missing_baseline()
         self._app.runs.prepare()
         self.settle()

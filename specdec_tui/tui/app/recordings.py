@@ -16,7 +16,7 @@ from specdec_tui.backends.pair import PairInfo
 from specdec_tui.benchmark.environment import describe_environment
 from specdec_tui.decoding.records import RunStarted, Step
 from specdec_tui.settings import STRATEGIES, SettingError, parse_path
-from specdec_tui.traces.baseline import Baseline, last_baseline
+from specdec_tui.traces.baseline import Baseline, last_baseline, measured_against
 from specdec_tui.traces.files import read_trace, write_lines
 from specdec_tui.traces.format import Trace, TraceError, new_header
 from specdec_tui.traces.store import TraceStore
@@ -53,11 +53,14 @@ class Exported(Message):
 
 
 class BaselineFound(Message):
-    """An earlier run of the target for a trace that has none; None where there is no comparable one."""
+    """An earlier run of the target for a trace that has none; None where there is no comparable one.
 
-    def __init__(self, trace: Trace, baseline: Baseline | None) -> None:
+    `measured`: the trace with figures against that run in its header.
+    """
+
+    def __init__(self, trace: Trace, baseline: Baseline | None, measured: Trace) -> None:
         super().__init__()
-        self.trace, self.baseline = trace, baseline
+        self.trace, self.baseline, self.measured = trace, baseline, measured
 
 
 class RecordingScreen(Protocol):
@@ -119,8 +122,9 @@ class Recordings:
         if "target" in trace.strategies:
             self._last_target = trace
         # Behind the run and before the next: neither reading nor writing may take time from decoding.
-        self.find_baseline(trace)
-        if run.settings.record:
+        if "target" not in trace.strategies:
+            self.find_baseline(trace, keep=run.settings.record)
+        elif run.settings.record:
             self._later(lambda: self.store.save(trace))
 
     def keep_unfinished(self, run: Run, pair: PairInfo | None) -> None:
@@ -128,14 +132,19 @@ class Recordings:
         if run.settings.record and (trace := self._trace_of(run, pair)) is not None:
             self.store.save(trace)
 
-    def find_baseline(self, trace: Trace) -> None:
-        """Look for an earlier run of the target where the trace has none of its own."""
-        if "target" in trace.strategies:
-            return
+    def find_baseline(self, trace: Trace, *, keep: bool = False) -> None:
+        """Look for an earlier run of the target for a trace that has none; then keep it with what came of that."""
         recent = [] if self._last_target is None else [self._last_target]
 
         def find() -> None:
-            self._screen.post_message(BaselineFound(trace, last_baseline(trace.header, recent, self.store)))
+            measured = trace
+            try:
+                if (baseline := last_baseline(trace.header, recent, self.store)) is not None:
+                    measured = measured_against(trace, baseline)
+                self._screen.post_message(BaselineFound(trace, baseline, measured))
+            finally:
+                if keep:
+                    self.store.save(measured)
 
         self._later(find)
 
@@ -204,7 +213,8 @@ class Recordings:
             self._screen.say(f"Strategies this version does not know are left out: {missing}", "warning")
         self.trace, self.opened = trace, _title(trace)
         self._screen.show_trace(trace, race)
-        self.find_baseline(trace)
+        if "target" not in names:
+            self.find_baseline(trace)
 
     # Exporting
 

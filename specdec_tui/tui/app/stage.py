@@ -154,11 +154,19 @@ class Stage:
         self.grid.deliver(trace.events)
         self.end(any(isinstance(event, Finished) and not event.cancelled for event in trace.events))
 
-    def measure_against(self, baseline: RunFigures, label: str) -> None:
-        """An earlier run of the target, for a run of the past that has none; `label` says which."""
+    def measure_against(self, baseline: RunFigures | None, label: str) -> None:
+        """An earlier run of the target, for a run that has none; `label` says which.
+
+        None: nobody knows of any, and `label` says how to come by one.
+        """
         self._elsewhere = baseline, label
         self.grid.measure_against(baseline, label)
         self._fill_table()
+
+    @property
+    def lacks_baseline(self) -> bool:
+        """Whether that is said."""
+        return self._elsewhere[0] is None and bool(self._elsewhere[1])
 
     def end(self, with_table: bool) -> None:
         """Nothing more comes."""

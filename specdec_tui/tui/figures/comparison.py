@@ -70,7 +70,8 @@ class ComparisonTable(Static):
     ) -> None:
         """Fill the table with (strategy, figures, verdict) rows, in their order.
 
-        `baseline`: a run of the target at another time, and `label` which; without one it is the target's own row.
+        `baseline`: a run of the target at another time, and `label` which; without one it is the target's own row,
+        and where that is not there either, `label` says how to come by one.
         `can_repeat`: there are models to run it again with.
         """
         target = next((figures for name, figures, _ in rows if name == "target"), baseline)
@@ -179,7 +180,8 @@ def notes(entries: Sequence[Entry], label: str, can_repeat: bool) -> list[list[l
     if any(target is not None and target.recomputes for target in compared):
         baseline.append([("target recomputes its whole text at each step: that flatters the others", WARN)])
     if label:
-        baseline.append([(f"speedups vs. {visible(label)}", QUIET)])
+        is_known = any(entry.baseline is not None for entry in entries)
+        baseline.append([(f"speedups vs. {visible(label)}" if is_known else visible(label), QUIET)])
     if baseline:
         found.append(baseline)
     disturbed = [entry for entry in entries if entry.standing is not None and entry.standing.is_disturbed]

@@ -82,7 +82,10 @@ def speedup_parts(found: Standing, recomputes: bool = False, label: str = "") ->
 def speed_groups(
     figures: RunFigures, baseline: RunFigures | None, found: Standing | None, is_target: bool, label: str = ""
 ) -> list[list[Part]]:
-    """What a run has achieved so far, most important group first; nothing before it has a speed."""
+    """What a run has achieved so far, most important group first; nothing before it has a speed.
+
+    `label`: of what other time the baseline is; where there is none, what stands in the place of a speedup.
+    """
     rate = figures.decode_tokens_per_second
     if rate is None:
         return []
@@ -91,6 +94,8 @@ def speed_groups(
         groups.append([("baseline", QUIET)])
     elif found is not None:
         groups.append(speedup_parts(found, baseline is not None and baseline.recomputes, label))
+    elif baseline is None and label:
+        groups.append([(visible(label), "$text-accent")])
     if figures.acceptance_rate is not None:
         groups.append([("α ", QUIET), (f"{figures.acceptance_rate:.2f}", "bold")])
     if figures.drafted and figures.tokens_per_target_call is not None:
@@ -186,7 +191,9 @@ def figure_lines(
     # What is predicted comes from the same clocks.
     cost = [] if is_target or is_disturbed else cost_groups(figures, baseline, width if has_room else 0)
     if beside_gauges:
-        speed = [group for group in speed if group[0][0] == "τ "] or ([[("baseline", QUIET)]] if is_target else [])
+        speed = [group for group in speed if group[0][0] in ("τ ", visible(label))] or (
+            [[("baseline", QUIET)]] if is_target else []
+        )
     if found is not None and is_disturbed:
         rows += rows < 2 and can_grow
         said = 0 if rows > 1 or beside_gauges else 2  # groups before the reason: the speed, and that it is disturbed

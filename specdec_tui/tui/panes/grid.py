@@ -236,7 +236,10 @@ class PaneGrid(VerticalScroll, can_focus=False):
             pane.show_drafts(wanted)
 
     def measure_against(self, baseline: RunFigures | None, label: str = "") -> None:
-        """Where no target takes part, speedups are against this run of it, and `label` says which it is."""
+        """Where no target takes part, speedups are against this run of it, and `label` says which it is.
+
+        None: there is no such run, and `label` says how to come by one.
+        """
         if baseline is not None:
             baseline.is_of_another_time = True
         self._outside = baseline, label

@@ -317,7 +317,7 @@ class StrategyPane(CursorPane, can_focus=True):
     def set_baseline(self, figures: RunFigures | None, label: str = "") -> None:
         """Measure speedup against the target's own run, as far as it is; None: no such run.
 
-        `label` says which one it is where it is none of those beside this run.
+        `label` says which one it is where it is none of those beside this run, and without one, how to come by it.
         """
         self._baseline, self._baseline_label = figures, label
         if self.state is PaneState.ENDED:

@@ -53,15 +53,16 @@ def best(header: TraceHeader) -> str:
 
 
 def speed(figures: Mapping[str, Any]) -> str:
-    """A kept speedup; where the clock was disturbed, between what it may be."""
+    """A kept speedup, and whether over an earlier run of the target; where the clock was disturbed, an interval."""
+    since = " vs. earlier" if figures.get("baseline_created") else ""
     value = figures.get("speedup")
     if _word(figures) == "disturbed":
         low, high = (figures["reliability"].get(name) for name in ("low", "high"))
         known = isinstance(low, int | float) and isinstance(high, int | float)
         if known and high - low < 0.005:
-            return f"≤ {high:.2f}×"
-        return f"{low:.1f}–{high:.1f}×" if known else "?"
-    return f"{value:.2f}×" if isinstance(value, int | float) else "–"
+            return f"≤ {high:.2f}×{since}"
+        return f"{low:.1f}–{high:.1f}×{since}" if known else "?"
+    return f"{value:.2f}×{since}" if isinstance(value, int | float) else "–"
 
 
 def clock(header: TraceHeader) -> str:

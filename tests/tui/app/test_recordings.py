@@ -27,6 +27,7 @@ from specdec_tui.tui.app.runs import Run
 from specdec_tui.tui.screens.compare import CompareScreen
 from specdec_tui.tui.screens.export import ExportScreen
 from specdec_tui.tui.screens.history import HistoryScreen
+from specdec_tui.tui.screens.history_rows import best
 
 SIZE = (120, 40)
 
@@ -348,8 +349,18 @@ async def test_without_a_target_speedups_are_against_its_last_comparable_run_and
         await until(pilot, lambda: " vs. target of " in str(pane._figure_line.render()))
         app.preferences.change({"cache": False})  # other steps: no longer comparable
         await one_run(pilot, "another")
-        await until(pilot, lambda: any("1 switches it on" in text for text in toasts(app)))
+        missing = "no baseline: 1 adds target, r repeats"  # it was a notice, which went
+        await until(pilot, lambda: missing in str(pane._figure_line.render()))
         assert " vs. " not in str(pane._figure_line.render())
+        app.action_race("100")
+        await until(pilot, lambda: app.racing.race is None)
+        await until(pilot, lambda: missing in str(pane._figure_line.render()))
+        await pilot.press("1")
+        await until(pilot, lambda: "no baseline: r repeats with target" in str(pane._figure_line.render()))
+        await pilot.press("r")
+        await until(pilot, lambda: len(app.runs.engine._engine.runs) == 4 and not app.runs.running)
+        await until(pilot, lambda: "×" in str(pane._figure_line.render()))
+        assert "no baseline" not in str(pane._figure_line.render())
 
 
 async def test_a_kept_run_without_a_target_is_measured_against_the_one_before_it() -> None:
@@ -361,6 +372,10 @@ async def test_a_kept_run_without_a_target_is_measured_against_the_one_before_it
         path = (await kept(pilot, 2))[0]
     trace = read_trace(path)
     assert trace.strategies == ["speculative", "ngram", "lookup"]
+    assert best(trace.header).endswith("× vs. earlier")
+    racing = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(trace, 0.05))
+    async with racing.run_test(size=SIZE) as pilot:  # the baseline is found when the race is on
+        await until(pilot, lambda: racing.racing.race is not None and racing.grid.baseline[0] is not None)
     replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(trace))
     async with replayed.run_test(size=SIZE) as pilot:
         pane = replayed.grid.panes["ngram"]

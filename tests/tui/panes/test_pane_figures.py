@@ -114,6 +114,17 @@ async def test_what_flatters_a_speedup_is_said_beside_it(width: int) -> None:
         assert "2.15× vs. target of 17:31" in figure_text(pane)
 
 
+@pytest.mark.parametrize("view", ["text", "charts"])
+async def test_where_there_is_nothing_to_compare_with_the_way_to_it_stands_in_place_of_the_speedup(view: str) -> None:
+    pane = StrategyPane(3, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(60, 20)) as pilot:
+        pane.view = view
+        pane.feed(run_steps("speculative", PIECES))
+        pane.set_baseline(None, "no baseline: 1 adds target, r repeats")
+        await pilot.pause()
+        assert "no baseline: 1 adds target, r repeats" in figure_text(pane)
+
+
 async def test_beside_the_gauges_the_head_line_does_not_repeat_their_numbers() -> None:
     pane = StrategyPane(3, "speculative")
     async with HostApp(pane, columns="-one").run_test(size=(76, 30)) as pilot:
