@@ -143,9 +143,10 @@ def ms_text(seconds: float) -> str:
 def _latency(
     figures: RunFigures, window: RunFigures, step: float | None, width: int, height: int, scale: Scale
 ) -> list[Line]:
-    """A bar for each of the last rounds, drafting then verifying, and the means of the window and of the run, once where they are the same.
+    """A bar for each of the last rounds, drafting then verifying, and the means of the window and of the run.
 
-    A line across them is the target's own step: what a pass over one token costs. Bars longer than the scale end in ▸.
+    Where the window is the whole run, they are there once. A line across the bars is the target's own step: what
+    a pass over one token costs. Bars longer than the scale end in ▸.
     """
     means = [
         (name, _mean(run.draft_seconds, run.rounds), _mean(run.verify_seconds, run.rounds))

@@ -131,7 +131,7 @@ _SHORT: dict[str, Column] = {
 def table(entries: Sequence[Entry], marked: Sequence[bool], width: int) -> tuple[Content, list[Content]]:
     """The heading and a line for each entry, as many whole columns as fit; the prompt has the room that is left."""
     headers = [entry.header for entry in entries if entry.header is not None]
-    columns = COLUMNS
+    columns: Sequence[Column] = COLUMNS
     shown, sizes = _fitting(columns, headers, _LEAST_PROMPT, width)
     if any(column.rank <= _LAST_OF_A_RUN and column not in shown for column in columns):
         columns = tuple(_SHORT.get(column.title, column) for column in COLUMNS)
