@@ -134,7 +134,7 @@ def child(mode: str, go: int, done: int, options: argparse.Namespace) -> int:
         insight=mode == "app",  # as the app and `bench` have it by themselves
     )
     if mode == "app":
-        from specdec_tui.tui.app.app import run_app
+        from specdec_tui.tui.app.program import run_app
 
         return run_app(engine, settings, choice)
     try:

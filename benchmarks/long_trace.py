@@ -82,7 +82,7 @@ def a_trace(tokens: int, with_insight: bool) -> Trace:
 
 def app() -> int:
     """The child: an app on an engine that is ready at once."""
-    from specdec_tui.tui.app.app import run_app
+    from specdec_tui.tui.app.program import run_app
 
     return run_app(FastEngine(1), Settings(strategies=STRATEGIES), ModelChoice())
 

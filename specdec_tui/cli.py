@@ -184,7 +184,7 @@ def _run(options: argparse.Namespace) -> int:
     if not _on_a_terminal():
         return USAGE_ERROR
     from specdec_tui.session import LocalEngine
-    from specdec_tui.tui.app.app import run_app
+    from specdec_tui.tui.app.program import run_app
 
     return run_app(LocalEngine(), settings, choice, whole_characters(options.prompt))
 
@@ -211,7 +211,7 @@ def _replay(options: argparse.Namespace) -> int:
     if not _on_a_terminal():
         return USAGE_ERROR
     from specdec_tui.session import LocalEngine
-    from specdec_tui.tui.app.app import run_app
+    from specdec_tui.tui.app.program import run_app
     from specdec_tui.tui.app.recordings import Replay
 
     return run_app(LocalEngine(), settings, choice, replay=Replay(trace, speed))

@@ -15,7 +15,7 @@ from scripted_engine import ScriptedEngine  # noqa: E402
 from specdec_tui.backends.pair import PairInfo, Progress, ReportProgress  # noqa: E402
 from specdec_tui.decoding.records import Event, RoundVerified, Step  # noqa: E402
 from specdec_tui.settings import ModelChoice, Settings, resolve  # noqa: E402
-from specdec_tui.tui.app.app import run_app  # noqa: E402
+from specdec_tui.tui.app.program import run_app  # noqa: E402
 
 
 class PacedEngine(ScriptedEngine):

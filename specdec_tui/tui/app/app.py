@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from datetime import date
 from pathlib import Path
 from time import monotonic
@@ -14,11 +13,11 @@ from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.notifications import SeverityLevel
-from textual.widget import Widget
 
 import specdec_tui
 from specdec_tui.session import Engine
-from specdec_tui.settings import ModelChoice, SettingError, Settings
+from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.tui.app.drawer import Drawer
 from specdec_tui.tui.app.front import Front
 from specdec_tui.tui.app.inspection import Inspection
 from specdec_tui.tui.app.notices import Notices
@@ -30,11 +29,12 @@ from specdec_tui.tui.app.runs import Runs
 from specdec_tui.tui.app.stage import Stage
 from specdec_tui.tui.app.texts import Texts
 from specdec_tui.tui.app.themes import TOKEN_DEFAULTS, themes_for
+from specdec_tui.tui.app.views import Views
 from specdec_tui.tui.commands.footer import Footer
 from specdec_tui.tui.commands.header import Header, local_time, one_row
 from specdec_tui.tui.commands.palette import Palette
 from specdec_tui.tui.commands.palette_rows import Act, Change, Row, rows_for
-from specdec_tui.tui.commands.table import ANYWHERE, APP, bindings, check_view, following_view
+from specdec_tui.tui.commands.table import ANYWHERE, APP, bindings
 from specdec_tui.tui.figures.comparison import ComparisonTable
 from specdec_tui.tui.lines.compositor import SparingScreen
 from specdec_tui.tui.panes.arrangement import NARROW, WIDE
@@ -45,10 +45,7 @@ from specdec_tui.tui.panes.strip import PaneStrip
 from specdec_tui.tui.prompt.box import PromptBox
 from specdec_tui.tui.screens.help import HelpScreen
 from specdec_tui.tui.screens.side_bar import SideBar
-from specdec_tui.tui.terminal.collector import full_collections_on_request
 from specdec_tui.tui.terminal.key_order import KeysInOrder
-from specdec_tui.tui.terminal.paste import pastes_kept_whole
-from specdec_tui.tui.terminal.terminal import leaving_when_told, log_file, screen_to_ourselves
 from specdec_tui.tui.tokens.cursor_pane import CursorPane
 from specdec_tui.tui.tokens.legend import Legend
 
@@ -97,10 +94,9 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.table = ComparisonTable()
         self.stage = Stage(self.grid, self.table, lambda: self.runs.running or self.racing.race is not None)
         self.racing = Racing(self.front, self.stage)
-        self.side_bar: SideBar | None = None
+        self.views = Views(self.stage, self.say)
+        self.drawer = Drawer()
         self._replay = replay
-        self._left_for_side_bar: Widget | None = None
-        self._with_drafts = False
         self._pressed_stop = -SECOND_PRESS_SECONDS
 
     # What is on the screen
@@ -159,6 +155,10 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     @property
     def settings(self) -> Settings:
         return self.preferences.settings
+
+    @property
+    def side_bar(self) -> SideBar | None:
+        return self.drawer.bar
 
     @property
     def choice(self) -> ModelChoice:
@@ -301,7 +301,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         if self.inspection.close():
             return
         if self.side_bar is not None:
-            self._close_side_bar()
+            self.drawer.close()
         elif self.screen.maximized is not None:
             self.front.minimise()
         elif self.grid.focused is not None:
@@ -332,26 +332,10 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.screen.maximize(pane, container=False)
 
     def action_cycle_view(self, view: str = "") -> None:
-        """The next view or a named one; in the focused pane alone, or when none has the focus in all, the same one."""
-        try:
-            if view:
-                check_view(view)
-        except SettingError as error:
-            self.say(str(error), "error")
-            return
-        current = self.grid.current if self.grid.is_one_at_a_time else self.grid.shown[0]
-        self.grid.stay()
-        wanted = view or following_view((self.grid.focused or current).view)
-        for pane in [self.grid.focused] if self.grid.focused is not None else self.grid.shown:
-            pane.view = wanted
-        self.stage.give_room()
+        self.views.cycle(view)
 
     def action_toggle_drafts(self) -> None:
-        """Rejected and unverified drafts in the text of all panes, or out of it."""
-        self._with_drafts = not self._with_drafts
-        self.grid.show_drafts(self._with_drafts)
-        where = " view (v)" if all(pane.view != "text" for pane in self.grid.shown) else ""
-        self.say(f"Refused drafts are {'shown' if self._with_drafts else 'left out'} in the text{where}")
+        self.views.toggle_drafts()
 
     def action_scroll_pane(self, how: str) -> None:
         self.grid.current.action_scroll_view(how)
@@ -362,23 +346,10 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def action_toggle_side_bar(self) -> None:
         if self.side_bar is None:
-            # Made when wanted: its many widgets would be styled again at every change of focus.
-            self._left_for_side_bar = self.focused
-            self.side_bar = SideBar(self.settings)
             self.table.display = self.table.display and self.size.width >= NARROW
-            self.body.mount(self.side_bar)
+            self.drawer.open(self.body, self.settings)
         else:
-            self._close_side_bar()
-
-    def _close_side_bar(self) -> None:
-        """Whoever is in it goes back to where it was opened from."""
-        if self.side_bar is None:
-            return
-        if self.side_bar.has_focus_within:
-            back = self._left_for_side_bar
-            self.screen.set_focus(back if back is not None and back.focusable else None)
-        self.side_bar.remove()
-        self.side_bar = None
+            self.drawer.close()
 
     def action_toggle_maximise(self) -> None:
         if self.screen.maximized is not None:
@@ -428,25 +399,3 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.recordings.keep_unfinished(self.runs.run, self.runs.pair)
         if hasattr(self, "prompt_box"):  # it may not have got so far
             self.texts.keep_unsent(self.prompt_box.text)
-
-
-def run_app(
-    engine: Engine, settings: Settings, choice: ModelChoice, prompt: str = "", replay: Replay | None = None
-) -> int:
-    """Open the app, on a pair or on a trace, and stay until it is left; returns the exit status.
-
-    A load cannot be interrupted inside a library, so when one is still at work the process ends
-    here, with the terminal restored and the output flushed, instead of waiting for it.
-    """
-    app = SpecdecApp(engine, settings, choice, prompt, replay)
-    with leaving_when_told(lambda status: app.exit(return_code=status)):
-        with screen_to_ourselves(log_file()), full_collections_on_request(), pastes_kept_whole():
-            app.run()
-        status = app.return_code or 0
-        app.keep_unfinished()
-    app.runs.engine.close()
-    if not app.runs.engine.join(timeout=1.0):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-    return status

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import monotonic
 from typing import ClassVar
 
 from textual import events
@@ -47,6 +46,7 @@ from specdec_tui.tui.figures.words import (
 from specdec_tui.tui.lines.line_view import LineView
 from specdec_tui.tui.lines.sanitize import visible
 from specdec_tui.tui.panes.find_bar import FindBar
+from specdec_tui.tui.panes.pace import Pace
 from specdec_tui.tui.tokens.cursor_pane import CursorPane
 from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.rounds_view import RoundsView
@@ -95,29 +95,29 @@ class StrategyPane(CursorPane, can_focus=True):
         self._scale: Scale | None = None
         self.can_repeat = True
         """Whether there are models to run again with."""
-        self._lossless: Lossless | None = None
+        self.lossless: Lossless | None = None
+        """The verdict on the run, once there is one."""
         self._max_new_tokens = 0
         self._texts: list[str] = []
         self._answer = ""
         self._notes: list[Content] = []
-        self._due = False
-        self._painted = 0.0
+        self._lines = Pace(self, _FIGURES_SECONDS, self._paint_lines)
         self._subtitle: list[Part] = []
         self._figure_line = Static(classes="figures", markup=False)
-        self._token_view = TokenView(self.run_log, classes="view")
-        self._rounds_view = RoundsView(self.run_log, classes="view")
-        self._tree_view = TreeView(self.run_log, classes="view")
-        self._charts_view = ChartsView(classes="view")
+        self.token_view = TokenView(self.run_log, classes="view")
+        self.rounds_view = RoundsView(self.run_log, classes="view")
+        self.tree_view = TreeView(self.run_log, classes="view")
+        self.charts_view = ChartsView(classes="view")
         self._views: dict[str, Widget] = {
-            "text": self._token_view,
-            "rounds": self._rounds_view,
-            "tree": self._tree_view,
-            "charts": self._charts_view,
+            "text": self.token_view,
+            "rounds": self.rounds_view,
+            "tree": self.tree_view,
+            "charts": self.charts_view,
         }
         self._welcome = Static(classes="welcome", markup=False)
         self._note_box = Static(classes="notes", markup=False)
         self._status_line = Static(classes="status", markup=False)
-        self.border_title = self._heading()
+        self.border_title = Content.styled(f"{number} {visible(strategy)}", "bold")
 
     def compose(self) -> ComposeResult:
         self._show_view()
@@ -156,7 +156,7 @@ class StrategyPane(CursorPane, can_focus=True):
     def shown_view(self) -> LineView:
         """The view of lines that is shown; the text behind the charts, which have none."""
         shown = self._views[self.view]
-        return shown if isinstance(shown, LineView) else self._token_view
+        return shown if isinstance(shown, LineView) else self.token_view
 
     @property
     def fates(self) -> frozenset[Status]:
@@ -172,33 +172,12 @@ class StrategyPane(CursorPane, can_focus=True):
     def _caption(self) -> str:
         view = self.cursor_view
         caption = self.view if view is None else view.caption
-        transcript = self._token_view.transcript
+        transcript = self.token_view.transcript
         return f"{caption} · turn {transcript.number}" if caption and transcript.is_shown else caption
 
     @property
-    def lossless(self) -> Lossless | None:
-        """The verdict on the run, once there is one."""
-        return self._lossless
-
-    @property
-    def token_view(self) -> TokenView:
-        return self._token_view
-
-    @property
-    def rounds_view(self) -> RoundsView:
-        return self._rounds_view
-
-    @property
-    def tree_view(self) -> TreeView:
-        return self._tree_view
-
-    @property
     def cursor_views(self) -> tuple[CursorView, ...]:
-        return self._token_view, self._rounds_view, self._tree_view
-
-    @property
-    def charts_view(self) -> ChartsView:
-        return self._charts_view
+        return self.token_view, self.rounds_view, self.tree_view
 
     def begin(self, max_new_tokens: int, turn: int = 0, prompt: str = "") -> None:
         """Clear the pane for a new run that may emit so many tokens.
@@ -208,20 +187,20 @@ class StrategyPane(CursorPane, can_focus=True):
         self.state = PaneState.WAITING
         self._figures = RunFigures()
         self._baseline, self._baseline_label = None, ""
-        self._lossless = None
+        self.lossless = None
         self._max_new_tokens = max_new_tokens
         self._texts = []
         self._answer = ""
         self._notes = []
         self._show_notes()
         self.run_log.clear()
-        self._token_view.transcript.begin(turn, prompt)
+        self.token_view.transcript.begin(turn, prompt)
         for view in self.cursor_views:
             view.clear()
         self.cursor_to_start()
         self._show_view()
         self.remove_class("-running", "-failed")
-        self._repaint_lines()
+        self._lines.now()
 
     def feed(self, steps: Sequence[Step]) -> None:
         """Take a batch of steps of this strategy: one repaint, however many rounds it holds."""
@@ -263,10 +242,10 @@ class StrategyPane(CursorPane, can_focus=True):
         for view in self.cursor_views:
             view.sync()
         self.log_changed(settled)
-        if ended or monotonic() - self._painted >= _FIGURES_SECONDS:
-            self._repaint_lines()  # in the same painting as the text: what costs is the number of paintings
+        if ended or self._lines.is_time:
+            self._lines.now()  # in the same painting as the text: what costs is the number of paintings
         else:
-            self._repaint_lines_soon()
+            self._lines.soon()
 
     def _end(self, record: RunEnded) -> None:
         self.state = PaneState.ENDED
@@ -283,7 +262,7 @@ class StrategyPane(CursorPane, can_focus=True):
         self.state = PaneState.BROKEN_OFF
         self.remove_class("-running")
         self.post_message(self.FatesChanged())
-        self._repaint_lines()
+        self._lines.now()
 
     def turn_ended(self, turn: int, prompt: str) -> None:
         """The run answered `prompt` as this turn of the conversation: the turns behind it stand below it."""
@@ -292,27 +271,27 @@ class StrategyPane(CursorPane, can_focus=True):
         if pieces:
             pieces += [(pieces[-1][0], text) for text in self.run_log.rest]
             words = speed_words(self._figures, self._baseline, self.strategy == "target", self._baseline_label)
-            self._token_view.transcript.ended(Turn(turn, prompt, tuple(pieces), words))
+            self.token_view.transcript.ended(Turn(turn, prompt, tuple(pieces), words))
 
     def forget_turns(self) -> None:
         """Another conversation begins with the next run."""
-        self._token_view.transcript.forget()
-        self._token_view.lay_out_again()
+        self.token_view.transcript.forget()
+        self.token_view.lay_out_again()
 
     def show_drafts(self, wanted: bool) -> None:
         """Let drafts that did not become text stand in it, struck out, or leave them out."""
-        self._token_view.with_drafts = wanted
+        self.token_view.with_drafts = wanted
         self.view_changed()
         self.post_message(self.FatesChanged())
 
     def checked(self, lossless: Lossless) -> None:
         """Show the verdict of the lossless check."""
-        self._lossless = lossless
+        self.lossless = lossless
         if lossless.status is LosslessStatus.DIFFERENT:
             self.add_class("-failed")
             if lossless.detail:
                 self.note(lossless.detail, BAD)
-        self._repaint_lines()
+        self._lines.now()
 
     def set_baseline(self, figures: RunFigures | None, label: str = "") -> None:
         """Measure speedup against the target's own run, as far as it is; None: no such run.
@@ -321,16 +300,16 @@ class StrategyPane(CursorPane, can_focus=True):
         """
         self._baseline, self._baseline_label = figures, label
         if self.state is PaneState.ENDED:
-            self._repaint_lines()
+            self._lines.now()
         else:
-            self._repaint_lines_soon()
+            self._lines.soon()
 
     def set_scale(self, scale: Scale) -> None:
         """Draw bars and plots on this scale, which is that of all panes."""
         if scale != self._scale:
             self._scale = scale
             if self.view == "charts":
-                self._repaint_lines()
+                self._lines.now()
 
     def note(self, text: str, style: str = "") -> None:
         """Say something under the text, in full."""
@@ -364,7 +343,7 @@ class StrategyPane(CursorPane, can_focus=True):
         self.post_message(self.FatesChanged())
         for bar in self.query(FindBar):
             bar.look_in(self.shown_view)
-        self._repaint_lines()
+        self._lines.now()
 
     def find(self) -> None:
         """Open the line that finds text in the shown view, or go back to it."""
@@ -383,32 +362,15 @@ class StrategyPane(CursorPane, can_focus=True):
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(self.size.height < _SHORT, "-short")
         self.set_class(self.size.height >= _TALL and self.strategy not in PLAIN_STRATEGIES, "-tall")
-        self._repaint_lines()
+        self._lines.now()
         if self.has_focus_within:
             self.scroll_visible(animate=False)
-
-    def _heading(self) -> Content:
-        return Content.assemble((f"{self.number} ", "bold"), (visible(self.strategy), "bold"))
 
     def _show_notes(self) -> None:
         self._note_box.display = bool(self._notes)
         self._note_box.update(Content("\n").join(self._notes))
 
-    def _repaint_lines_soon(self) -> None:
-        if not self._due:
-            self._due = True
-            self.set_timer(2 * _FIGURES_SECONDS, self._repaint_stale_lines)
-
-    def _repaint_stale_lines(self) -> None:
-        """The last figures before a pause: nothing is fed that would bring them to the screen."""
-        self._due = False
-        if monotonic() - self._painted >= _FIGURES_SECONDS:
-            self._repaint_lines()
-        else:
-            self._repaint_lines_soon()
-
-    def _repaint_lines(self) -> None:
-        self._painted = monotonic()
+    def _paint_lines(self) -> None:
         width = max(1, self.size.width - 2)
         is_target = self.strategy == "target"
         # A pane too low for a status line has it in its border.
@@ -425,7 +387,7 @@ class StrategyPane(CursorPane, can_focus=True):
             can_grow=not in_charts and not short,
             can_repeat=self.can_repeat,
         )
-        status, first = status_parts(self.state, self._figures, self._max_new_tokens, self._lossless, is_target)
+        status, first = status_parts(self.state, self._figures, self._max_new_tokens, self.lossless, is_target)
         self.set_class("\n" in figures.plain, "-two-rows")
         self._figure_line.update(figures, layout=False)
         line = fit_groups(status, max(1, width - 4) if short else width, " · ", first)
@@ -435,4 +397,4 @@ class StrategyPane(CursorPane, can_focus=True):
             self._subtitle = subtitle
             self.border_subtitle = Content.assemble(*subtitle) if subtitle else None
         if in_charts:
-            self._charts_view.show(self._figures, self._baseline, is_target, self._scale)
+            self.charts_view.show(self._figures, self._baseline, is_target, self._scale)

@@ -1,0 +1,33 @@
+"""Where the side bar comes from, and where the focus goes when it leaves."""
+
+from __future__ import annotations
+
+from textual.containers import Horizontal
+from textual.widget import Widget
+
+from specdec_tui.settings import Settings
+from specdec_tui.tui.screens.side_bar import SideBar
+
+
+class Drawer:
+    """Makes the bar when it is wanted: its many widgets would be styled again at every change of focus."""
+
+    def __init__(self) -> None:
+        self.bar: SideBar | None = None
+        self._left: Widget | None = None
+
+    def open(self, body: Horizontal, settings: Settings) -> None:
+        """Beside what is in `body`."""
+        self._left = body.screen.focused
+        self.bar = SideBar(settings)
+        body.mount(self.bar)
+
+    def close(self) -> None:
+        """Whoever is in it goes back to where it was opened from."""
+        if self.bar is None:
+            return
+        if self.bar.has_focus_within:
+            back = self._left
+            self.bar.screen.set_focus(back if back is not None and back.focusable else None)
+        self.bar.remove()
+        self.bar = None
