@@ -9,6 +9,7 @@ many were called disturbed; and how many were called steady with a speedup that 
 (more than a tenth above them). It fails, with exit status 1, where
 
   - a steady run has a speedup above what its tokens per round allow,
+  - fewer than half of the intervals of disturbed runs have the quiet median in them (to a tenth),
   - the median of what is shown as a number, that of steady runs, is more than a tenth off the quiet one
     (with three steady runs or more),
   - with rounds interleaved, the median of all loaded runs is.
@@ -58,6 +59,14 @@ class Run:
     most: float
     word: str
     reason: str = ""
+    low: float | None = None
+    high: float | None = None
+
+    def allows(self, ratio: float) -> bool:
+        """Whether it is within a tenth of the run's interval."""
+        if self.low is None or self.high is None:
+            return False
+        return self.low * (1 - SLACK) <= ratio <= self.high * (1 + SLACK)
 
     @property
     def is_impossible(self) -> bool:
@@ -66,7 +75,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The runs of a strategy under a schedule. Medians of speedups; None without runs of the kind."""
+    """The runs of a strategy under a schedule. Medians of speedups; None without runs of the kind.
+
+    `covered`: disturbed runs under load whose interval has the quiet median in it.
+    """
 
     schedule: str
     strategy: str
@@ -75,6 +87,7 @@ class Row:
     loaded: float
     loaded_steady: float | None
     loaded_disturbed: int
+    covered: int
     runs: int
     impossible: int
 
@@ -97,6 +110,8 @@ class Row:
         steady = self.runs - self.loaded_disturbed
         if self.steady_ratio is not None and steady >= LEAST_STEADY and abs(self.steady_ratio - 1) > SLACK:
             found.append(f"{what}: steady runs under load are {self.steady_ratio - 1:+.0%} off the quiet ones")
+        if 2 * self.covered < self.loaded_disturbed:
+            found.append(f"{what}: {self.covered} of {self.loaded_disturbed} intervals have the quiet median in them")
         if self.schedule == "interleaved" and abs(self.ratio - 1) > SLACK:
             found.append(f"{what}: runs under load are {self.ratio - 1:+.0%} off the quiet ones")
         return found
@@ -106,14 +121,16 @@ def row_of(runs: Sequence[Run]) -> Row:
     """One row from the runs of one strategy under one schedule, quiet ones and loaded ones."""
     quiet, loaded = [run for run in runs if not run.loaded], [run for run in runs if run.loaded]
     steady = [run.speedup for run in loaded if run.word != "disturbed"]
+    middle = median(run.speedup for run in quiet)
     return Row(
         schedule=runs[0].schedule,
         strategy=runs[0].strategy,
-        quiet=median(run.speedup for run in quiet),
+        quiet=middle,
         quiet_disturbed=sum(run.word == "disturbed" for run in quiet),
         loaded=median(run.speedup for run in loaded),
         loaded_steady=median(steady) if steady else None,
         loaded_disturbed=len(loaded) - len(steady),
+        covered=sum(run.word == "disturbed" and run.allows(middle) for run in loaded),
         runs=len(loaded),
         impossible=sum(run.is_impossible for run in runs),
     )
@@ -125,8 +142,8 @@ def run_of(result: Result, schedule: str, loaded: bool) -> Run | None:
     if result.strategy == "target" or ratio is None or not figures.rounds:
         return None
     most = (figures.new_tokens - figures.prefill_tokens) / figures.rounds
-    word, reason = ("not told", "") if told is None else (told.word, told.reason)
-    return Run(result.strategy, schedule, loaded, ratio, most, word, reason)
+    words = ("not told",) if told is None else (told.word, told.reason, told.low, told.high)
+    return Run(result.strategy, schedule, loaded, ratio, most, *words)
 
 
 class Load:
@@ -238,9 +255,10 @@ def print_table(rows: Sequence[Row]) -> None:
         "of steady",
         "ratio",
         "disturbed",
+        "covered",
         "above τ",
     )
-    form = "{:<12} {:<12} {:>7} {:>9} {:>8} {:>6} {:>10} {:>6} {:>9} {:>8}"
+    form = "{:<12} {:<12} {:>7} {:>9} {:>8} {:>6} {:>10} {:>6} {:>9} {:>8} {:>8}"
     print(form.format(*heads))
     for row in rows:
         steady = ("–", "–") if row.steady_ratio is None else (f"{row.loaded_steady:.2f}", f"{row.steady_ratio:.2f}")
@@ -255,6 +273,7 @@ def print_table(rows: Sequence[Row]) -> None:
                 f"{row.ratio:.2f}",
                 *steady,
                 f"{row.loaded_disturbed}/{of}",
+                f"{row.covered}/{row.loaded_disturbed}",
                 row.impossible,
             )
         )

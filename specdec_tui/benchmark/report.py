@@ -135,8 +135,13 @@ def note_lines(results: Sequence[Result], summaries: Sequence[Summary]) -> list[
 
 def _clock_lines(summaries: Sequence[Summary]) -> list[str]:
     """Whose speedups the clock leaves in doubt, and why."""
-    doubted = [(summary, summary.reliability) for summary in summaries if summary.disturbed_runs]
-    return [f"{DOUBT} {summary.strategy}: clock disturbed: {told.reason}" for summary, told in doubted if told]
+    lines = []
+    for summary in summaries:
+        told = summary.reliability
+        if told is not None and (summary.disturbed_runs or told.word == "short"):
+            what = "clock disturbed" if summary.disturbed_runs else "too short"
+            lines.append(f"{DOUBT} {summary.strategy}: {what}: {told.reason}")
+    return lines
 
 
 def _different_lines(results: Sequence[Result]) -> list[str]:
@@ -180,7 +185,8 @@ def lossless_words(results: Sequence[Result]) -> str:
 
 def _speedup(summary: Summary) -> str:
     """No single number where the clock was disturbed; marks for what the lines below the table say."""
-    marks = f" {DOUBT}" * (summary.disturbed_runs > 0) + f" {RECOMPUTED}" * summary.recomputes
+    doubted = summary.disturbed_runs > 0 or (summary.reliability is not None and summary.reliability.word == "short")
+    marks = f" {DOUBT}" * doubted + f" {RECOMPUTED}" * summary.recomputes
     spread = summary.speedup
     if spread is not None and _is_disturbed(summary):
         return f"{spread.low:.2f}–{spread.high:.2f}{marks}"

@@ -64,7 +64,7 @@ class Result:
     @property
     def is_disturbed(self) -> bool:
         found = self.reliability
-        return found is not None and not found.is_steady
+        return found is not None and found.is_disturbed
 
 
 class BenchmarkError(Exception):

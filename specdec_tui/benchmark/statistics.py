@@ -21,7 +21,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the speedup of a strategy can be believed: `disturbed` where more than half of its runs are."""
+    """Whether a speedup can be believed: `disturbed` or `short` where more than half of its runs are."""
 
     word: str
     reason: str
@@ -92,8 +92,11 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 
 def _verdict(runs: Sequence[Result], disturbed: Sequence[Result]) -> Verdict | None:
-    if all(r.reliability is None for r in runs):
+    words = [found.word for r in runs if (found := r.reliability) is not None]
+    if not words:
         return None
+    if not disturbed and words.count("short") * 2 > len(words):
+        return Verdict("short", next(found.reason for r in runs if (found := r.reliability) and found.word == "short"))
     told = [found.reason for r in disturbed if (found := r.reliability) is not None]
     reason = f"{len(disturbed)} of {len(runs)} runs, e.g. {told[0]}" if len(runs) > 1 and told else "".join(told)
     return Verdict("disturbed" if 2 * len(disturbed) > len(runs) else "steady", reason)

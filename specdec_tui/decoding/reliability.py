@@ -20,7 +20,7 @@ from math import exp, log, sqrt
 from specdec_tui.decoding.course import LEAST_SECONDS, Passes
 from specdec_tui.decoding.figures import RunFigures, speedup
 
-WORDS = ("steady", "disturbed")
+WORDS = ("steady", "disturbed", "short")
 TOLERANCE = 0.1
 """Passes that must take the same, and a speedup above what is possible, may differ by this share."""
 _LEAST_ROUNDS = 8
@@ -31,10 +31,12 @@ _MOST_PARTS = 16
 class Reliability:
     """`word`, one of `WORDS`: whether the speedup can be believed. `reason`: one sentence, empty when steady.
 
+    `short`: nothing contradicts the clock, but there is too little to go by.
+
     `low` to `high`: where the speedup of a repeat is to be expected (about 95 %), as far as the clock
     decides it; of a disturbed run everything from what its own plain rounds say to what was measured, as
     far as its tokens allow that.
-    None where nothing was measured. A speedup is more than luck only where `low` is above 1.
+    None where that cannot be told. A speedup is more than luck only where `low` is above 1.
     """
 
     word: str
@@ -46,9 +48,13 @@ class Reliability:
     def is_steady(self) -> bool:
         return self.word == "steady"
 
+    @property
+    def is_disturbed(self) -> bool:
+        return self.word == "disturbed"
+
 
 def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | None:
-    """The reliability of a run's speedup over `baseline`, the target's own run; None where it cannot be told (yet).
+    """The reliability of a run's speedup over `baseline`, the target's own run; None where there is no speedup (yet).
 
     Takes bounded work however long the runs, so a screen may ask at every repaint.
     """
@@ -65,7 +71,7 @@ def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | N
         wide = _compare_passes([(part.wide, part.step) for part in parts])
     reason = _disagreement(ratio, most, plain, wide, clock)
     if not reason and clock is None:
-        return None
+        return Reliability("short", _too_little(run, baseline))
     spread = 1.0 if clock is None else exp(2 * clock.error)
     values = [ratio / spread, ratio * spread]
     if reason:
@@ -84,7 +90,7 @@ def _disagreement(
     if wide is not None and wide.ratio < 1 and wide.is_beyond(TOLERANCE):
         return f"passes over more tokens took {_ms(wide.seconds)}, over one token {_ms(wide.due)} in target"
     if most is not None and ratio > most * (1 + TOLERANCE):
-        return f"{most:.2f} tokens per round do not allow a speedup of {ratio:.2f}"
+        return f"{most:.2f} tokens a round after the prefill do not allow a speedup of {ratio:.2f}"
     if clock is not None and clock.error > TOLERANCE:
         return f"the machine's pace changed: uncertain by {clock.error:.0%}"
     return ""
@@ -164,8 +170,8 @@ class _Found:
     error: float
 
     def is_beyond(self, tolerance: float) -> bool:
-        """Whether it differs from 1 by more than `tolerance`, and that is no chance."""
-        return abs(log(self.ratio)) > max(log(1 + tolerance), 2 * self.error)
+        """Whether it differs from 1 by more than `tolerance`."""
+        return abs(log(self.ratio)) > log(1 + tolerance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +208,13 @@ def _compare(pairs: Sequence[tuple[float, float]]) -> _Found | None:
         error = max(error, sqrt(squares * count / (count - 1)) / measured)
         pairs = [(sum(m for m, _ in pairs[i : i + 2]), sum(d for _, d in pairs[i : i + 2])) for i in range(0, count, 2)]
     return _Found(ratio, error)
+
+
+def _too_little(run: RunFigures, baseline: RunFigures) -> str:
+    rounds = run.course.rounds_within(baseline.course.end)
+    if rounds >= _LEAST_ROUNDS:
+        return "passes are too short for this clock"
+    return f"{rounds} round{'s' * (rounds != 1)} beside target's {'are' if rounds != 1 else 'is'} too few to tell"
 
 
 def _ms(seconds: float) -> str:

@@ -138,14 +138,14 @@ def _compared(run: RunFigures, target: RunFigures | None) -> tuple[str, str]:
         return "1.00×" if run.strategy == "target" else "–", ""
     ratio, told = speedup(target, run), reliability(run, target)
     words = _speedup(ratio)
-    if told is not None and not told.is_steady and told.low is not None and told.high is not None:
+    if told is not None and told.is_disturbed and told.low is not None and told.high is not None:
         words = f"{told.low:.2f}–{told.high:.2f}×"
     return words + " †" * run.recomputes, "" if told is None else told.word
 
 
 def _predicted(run: RunFigures, target: RunFigures | None) -> str:
     told = reliability(run, target)
-    if target is None or (expected := prediction(run, target)) is None or (told is not None and not told.is_steady):
+    if target is None or (expected := prediction(run, target)) is None or (told is not None and told.is_disturbed):
         return "–"  # of clocks that disagree nothing follows
     return f"{expected:.2f}×" + ("" if (off := remainder(run, target)) is None else f" ({off:+.0%})")
 
@@ -153,7 +153,8 @@ def _predicted(run: RunFigures, target: RunFigures | None) -> str:
 def _warnings(figures: Mapping[str, RunFigures]) -> list[str]:
     """What the figures of the table must not be read without."""
     told = {name: reliability(run, figures.get("target")) for name, run in figures.items()}
-    lines = [f"{name}: clock disturbed: {found.reason}." for name, found in told.items() if found and found.reason]
+    doubt = {"disturbed": "clock disturbed", "short": "too short"}
+    lines = [f"{name}: {doubt[found.word]}: {found.reason}." for name, found in told.items() if found and found.reason]
     recomputing = [name for name, run in figures.items() if run.recomputes]
     if recomputing:
         lines.append(f"† {', '.join(recomputing)}: {RECOMPUTES}.")

@@ -9,10 +9,18 @@ from changing_load import Load, Run, rows_of
 
 
 def runs(
-    loaded: list[tuple[float, str]], *, quiet: float = 2.0, schedule: str = "interleaved", most: float = 3.0
+    loaded: list[tuple[float, str]],
+    *,
+    quiet: float = 2.0,
+    schedule: str = "interleaved",
+    most: float = 3.0,
+    low: float = 1.0,
 ) -> list[Run]:
     kinds = [(quiet, "steady", False)] * len(loaded) + [(speedup, word, True) for speedup, word in loaded]
-    return [Run("lookup", schedule, under_load, speedup, most, word) for speedup, word, under_load in kinds]
+    return [
+        Run("lookup", schedule, under_load, speedup, most, word, low=low, high=3.0)
+        for speedup, word, under_load in kinds
+    ]
 
 
 def faults(found: list[Run]) -> list[str]:
@@ -45,6 +53,12 @@ def test_disturbed_runs_are_a_fault_only_where_the_schedule_promises_more() -> N
     disturbed = [(2.5, "disturbed")] * 4
     assert faults(runs(disturbed, schedule="sequential")) == []
     assert faults(runs(disturbed)) == ["interleaved lookup: runs under load are +25% off the quiet ones"]
+
+
+def test_intervals_that_mostly_miss_the_quiet_figure_are_a_fault() -> None:
+    missed = runs([(2.5, "disturbed")] * 4, schedule="sequential", low=2.3)
+    assert faults(missed) == ["sequential lookup: 0 of 4 intervals have the quiet median in them"]
+    assert faults(runs([(2.5, "disturbed")] * 4, schedule="sequential", low=2.1)) == [], "within a tenth"
 
 
 def test_the_load_stands_still_until_it_is_told_to_go_and_again_when_it_pauses() -> None:

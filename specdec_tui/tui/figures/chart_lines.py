@@ -127,6 +127,7 @@ def _acceptance(figures: RunFigures, window: RunFigures, width: int) -> Line:
 
 
 _SPEEDUP_INKS = {Verdict.FASTER: Ink.GOOD, Verdict.SLOWER: Ink.POOR}
+_SPEEDUP_WORDS = {Verdict.DISTURBED: "clock disturbed", Verdict.SHORT: "short", Verdict.OPEN: ""}
 
 
 def _speedup(figures: RunFigures, window: RunFigures, baseline: RunFigures | None, width: int, scale: Scale) -> Line:
@@ -141,7 +142,7 @@ def _speedup(figures: RunFigures, window: RunFigures, baseline: RunFigures | Non
     else:
         bar = gauge(found.ratio / top, _room(width), ink, 1 / top)
     now = None if found.is_disturbed else speedup(baseline, window)
-    word = {Verdict.DISTURBED: "clock disturbed", Verdict.OPEN: ""}.get(found.verdict, found.verdict.value)
+    word = _SPEEDUP_WORDS.get(found.verdict, found.verdict.value)
     tail = [] if found.is_disturbed else _recent(window, "–" if now is None else f"{now:.2f}×")
     return _row(f"speedup 0–{top:g}×", bar, found.text, word, ink, tail, width)
 

@@ -218,6 +218,8 @@ def _speedup(entry: Entry) -> Part:
             return (found.text, GOOD)
         case Verdict.OPEN:
             return (found.text, "")
+        case Verdict.SHORT:
+            return (f"{found.text}, too short", "")
     return (f"{found.text}, {found.verdict.value}", WARN)
 
 

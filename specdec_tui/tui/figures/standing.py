@@ -16,7 +16,8 @@ class Verdict(StrEnum):
     FASTER = "faster"  # more than luck, and no more than its tokens per pass allow
     SLOWER = "slower"
     DISTURBED = "disturbed"  # the clock contradicts itself: the ratio is not that of the strategies
-    OPEN = "open"  # about equal, or nothing to go by yet
+    SHORT = "short"  # too little to go by
+    OPEN = "open"  # about equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,10 @@ def standing(run: RunFigures, baseline: RunFigures | None) -> Standing | None:
         return None
     told = reliability(run, baseline)
     if told is None:
-        return Standing(ratio, Verdict.SLOWER if ratio < 0.995 else Verdict.OPEN)
+        return None
     verdict = Verdict.OPEN
     if not told.is_steady:
-        verdict = Verdict.DISTURBED
+        verdict = Verdict(told.word)
     elif ratio < 0.995:
         verdict = Verdict.SLOWER
     elif run.end is not None and run.end.reason is EndReason.ERROR:

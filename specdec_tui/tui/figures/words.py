@@ -70,6 +70,8 @@ def speedup_parts(found: Standing, recomputes: bool = False, label: str = "") ->
             parts = [(f"{found.text}, slower", WARN)]
         case Verdict.FASTER:
             parts = [(found.text, GOOD)]
+        case Verdict.SHORT:
+            parts = [(found.text, "bold"), (", too short", QUIET)]
         case _:
             parts = [(found.text, "bold")]
     if recomputes:

@@ -15,7 +15,7 @@ from specdec_tui.tui.figures.standing import Standing, Verdict
 from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, PaneState
 from specdec_tui.tui.panes.pane import StrategyPane
 
-_STYLES = {Verdict.FASTER: GOOD, Verdict.SLOWER: WARN, Verdict.DISTURBED: WARN, Verdict.OPEN: ""}
+_STYLES = {Verdict.FASTER: GOOD, Verdict.SLOWER: WARN, Verdict.DISTURBED: WARN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def tab_of(pane: StrategyPane, against: Standing | None) -> Tab:
     if pane.has_class("-failed"):
         return Tab(pane.number, pane.strategy, "✗", BAD)
     if against is not None:
-        return Tab(pane.number, pane.strategy, against.text, _STYLES[against.verdict])
+        return Tab(pane.number, pane.strategy, against.text, _STYLES.get(against.verdict, ""))
     rate = pane.figures.decode_tokens_per_second
     if rate is not None:
         return Tab(pane.number, pane.strategy, f"{rate:.0f}/s", "")

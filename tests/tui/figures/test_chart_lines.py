@@ -111,7 +111,10 @@ def test_a_disturbed_clock_has_an_interval_in_words_and_bar_and_no_good_colour()
 
 def test_a_slower_run_says_so() -> None:
     slow = run_of(("ru", 0.2, 0.2))
-    assert "0.25×, slower" in gauges(slow)[1]
+    assert "0.25×, short" in gauges(slow)[1], "three rounds are too few for more"
+    slow, target = many(20, "ru", 0.2, 0.2), many(60, "", 0.0, 0.1)
+    lines = gauge_lines(slow, slow.window(), target, False, 76, common_scale([target, slow], target))
+    assert "0.25×, slower" in text(lines[1])
 
 
 @pytest.mark.parametrize("seconds", [0.0, 5e-324, 1e-12, 1e6])
@@ -144,7 +147,7 @@ def test_columns_of_the_gauges_stand_under_each_other(width: int) -> None:
     assert len({len(line) for line in lines}) == 1
     if width >= 45:
         assert all(len(line) <= width for line in lines)
-        assert lines[0].index("0.75") == lines[1].index("1.50×")
+        assert lines[0].index("0.75,") + len("0.75,") == lines[1].index("1.50×,") + len("1.50×,")
 
 
 def test_a_line_is_padded_or_cut_to_its_width() -> None:

@@ -120,7 +120,8 @@ async def test_no_slower_run_has_the_star_where_the_fastest_is_not_sure_of_it() 
     async with HostApp(table, columns="-one").run_test(size=(160, 10)) as pilot:
         table.show([*ROWS[:2], ("lookup", few, None)])
         await pilot.pause()
-        assert float(table.cells("lookup")["speedup"][:-1]) > float(table.cells("speculative")["speedup"][:-1])
+        assert table.cells("lookup")["speedup"] == "3.20×, too short"
+        assert float(table.cells("speculative")["speedup"][:-1]) < 3.2
         assert not any("★" in line for line in painted(table))
 
 
