@@ -124,7 +124,7 @@ _LAST_OF_A_RUN = 7
 _SHORT: dict[str, Column] = {
     "T": Column("T", 6, lambda header: temperature(header).replace("greedy", "0")),
     "length": Column("len", 7, _setting("max_new_tokens")),
-    "clock": Column("clock", 3, lambda header: {"steady": "✓", "disturbed": "✗"}.get(clock(header), "–"), False),
+    "clock": Column("clock", 3, lambda header: {"steady": "✓", "disturbed": "✗", "short": "…"}.get(clock(header), "–"), False),
 }
 
 
