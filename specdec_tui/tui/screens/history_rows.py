@@ -121,10 +121,11 @@ COLUMNS = (
 )
 _LAST_OF_A_RUN = 7
 """The highest rank of what is told of every run, in short words where there is no room for long ones."""
+_MARKS = {"steady": "✓", "disturbed": "✗", "short": "…"}
 _SHORT: dict[str, Column] = {
     "T": Column("T", 6, lambda header: temperature(header).replace("greedy", "0")),
     "length": Column("len", 7, _setting("max_new_tokens")),
-    "clock": Column("clock", 3, lambda header: {"steady": "✓", "disturbed": "✗", "short": "…"}.get(clock(header), "–"), False),
+    "clock": Column("clock", 3, lambda header: _MARKS.get(clock(header), "–"), False),
 }
 
 

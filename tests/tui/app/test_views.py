@@ -62,7 +62,7 @@ async def test_earlier_turns_of_a_chat_stay_above_each_with_its_figures_until_a_
             assert text.startswith(f"› first question\n{answer}\n── turn 1 · ")
             assert "tok/s" in text and text.endswith(f"\n› second question\n{answer}")
             assert pane.answer == answer  # copied is the present one
-        assert "τ" in text_of_pane(app) and "×" in text_of_pane(app)
+        assert "α" in text_of_pane(app) and "×" in text_of_pane(app)
         await pilot.press("escape", "v")
         await pilot.pause(0.5)
         assert "turn 2" in str(app.grid.panes["speculative"].border_subtitle)
