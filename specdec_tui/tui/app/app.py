@@ -20,7 +20,7 @@ from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.tui.app.drawer import Drawer
 from specdec_tui.tui.app.front import Front
 from specdec_tui.tui.app.inspection import Inspection
-from specdec_tui.tui.app.notices import Notices
+from specdec_tui.tui.app.notices import Holds, Notices, always
 from specdec_tui.tui.app.preferences import Preferences
 from specdec_tui.tui.app.racing import Racing
 from specdec_tui.tui.app.recordings import BaselineFound, Exported, Recordings, Replay, TraceRead
@@ -168,9 +168,14 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     def dialog_is_open(self) -> bool:
         return len(self.screen_stack) > 1
 
-    def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
-        """Tell a person, once while it still stands: in the run line, and over the dialog that may lie on it."""
-        if not self.notices.say(text, severity, timeout) or not self.is_running:
+    def say(
+        self, text: str, severity: SeverityLevel = "information", timeout: float = 5, holds: Holds = always
+    ) -> None:
+        """Tell a person, once while it still stands: in the run line, and over the dialog that may lie on it.
+
+        `holds`: what it says of a state is still so; it goes when that is over.
+        """
+        if not self.notices.say(text, severity, timeout, holds) or not self.is_running:
             return
         self.front.show_clock()
         self.set_timer(min(timeout, LONGEST_TIMER) + 0.05, self.front.show_clock)
@@ -282,7 +287,8 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def action_race(self, speed: str = "") -> None:
         if self.runs.running:
-            self.say("The race replays a finished run: this one is still at work")
+            at_work = "The race replays a finished run: this one is still at work"
+            self.say(at_work, holds=lambda: self.runs.running)
         else:
             self.racing.toggle(self.recordings.trace, speed)
 
@@ -320,7 +326,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         if pane.display:
             self._go_to(pane)
         else:
-            self.say(f"{name} is not shown: {pane.number} brings it")
+            self.say(f"{name} is not shown: {pane.number} brings it", holds=lambda: not pane.display)
 
     def _go_to(self, pane: StrategyPane) -> None:
         maximised = self.screen.maximized is not None
@@ -342,7 +348,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def action_toggle_table(self) -> None:
         if not self.stage.toggle_table():
-            self.say("The table compares strategies after a run")
+            self.say("The table compares strategies after a run", holds=lambda: not self.grid.results)
 
     def action_toggle_side_bar(self) -> None:
         if self.side_bar is None:
@@ -384,11 +390,13 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             return
         self._pressed_stop = now
         said = self.runs.stop()
-        self.say(f"{said}; ctrl+c again quits" if said else "ctrl+c again quits")
+        again = f"{said}; ctrl+c again quits" if said else "ctrl+c again quits"
+        self.say(again, timeout=SECOND_PRESS_SECONDS)
 
     def action_stop(self) -> None:
         """The same as often as one likes."""
-        self.say(self.runs.stop() or "No run to stop")
+        was_running = self.runs.running
+        self.say(self.runs.stop() or "No run to stop", holds=lambda: self.runs.running == was_running)
 
     async def action_quit(self) -> None:
         self.exit(0)

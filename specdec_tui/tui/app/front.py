@@ -15,6 +15,7 @@ from specdec_tui.backends.pair import PairInfo, Progress
 from specdec_tui.decoding.records import Event
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.format import Trace
+from specdec_tui.tui.app.notices import Holds, always
 from specdec_tui.tui.app.run_line import happening
 from specdec_tui.tui.app.runs import Run
 from specdec_tui.tui.commands.dialog import Answer, Dialog
@@ -122,8 +123,10 @@ class Front:
     def dialog_is_open(self) -> bool:
         return self._app.dialog_is_open
 
-    def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
-        self._app.say(text, severity, timeout)
+    def say(
+        self, text: str, severity: SeverityLevel = "information", timeout: float = 5, holds: Holds = always
+    ) -> None:
+        self._app.say(text, severity, timeout, holds)
 
     def post_message(self, message: Message) -> bool:
         return self._app.post_message(message)

@@ -19,13 +19,22 @@ _LOOKS: dict[SeverityLevel, tuple[str, str]] = {
 _MOST_SHOWN = 3
 
 
+Holds = Callable[[], bool]
+"""Whether what a notice says of a state is still so."""
+
+
+def always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A sentence for a person, and until when it stands (on the clock of `Notices`)."""
+    """A sentence for a person, and until when it stands at most (on the clock of `Notices`)."""
 
     text: str
     severity: SeverityLevel
     until: float
+    holds: Holds = always
 
     @property
     def content(self) -> Content:
@@ -41,13 +50,15 @@ class Notices:
         self._clock = clock
         self._said: list[Notice] = []
 
-    def say(self, text: str, severity: SeverityLevel = "information", seconds: float = 5) -> bool:
+    def say(
+        self, text: str, severity: SeverityLevel = "information", seconds: float = 5, holds: Holds = always
+    ) -> bool:
         """Add a notice; False when it is the last one and still stands."""
         text = one_row(text)
         standing = self.standing
         if standing and standing[-1].text == text:
             return False
-        self._said = [*standing, Notice(text, severity, self._clock() + seconds)]
+        self._said = [*standing, Notice(text, severity, self._clock() + seconds, holds)]
         return True
 
     def clear(self) -> None:
@@ -56,7 +67,8 @@ class Notices:
     @property
     def standing(self) -> list[Notice]:
         now = self._clock()
-        return [notice for notice in self._said if notice.until > now]
+        self._said = [notice for notice in self._said if notice.until > now and notice.holds()]
+        return self._said
 
     @property
     def shown(self) -> list[Notice]:

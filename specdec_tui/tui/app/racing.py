@@ -12,6 +12,7 @@ from textual.timer import Timer
 from specdec_tui.decoding.records import Event, Step
 from specdec_tui.settings import SettingError, parse_speed
 from specdec_tui.traces.format import Trace
+from specdec_tui.tui.app.notices import Holds, always
 from specdec_tui.tui.app.race import Race, finish_words
 
 RACE_SECONDS = 1 / 30
@@ -42,7 +43,9 @@ class RaceStage(Protocol):
 class RaceScreen(Protocol):
     """What a race asks of the screen."""
 
-    def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
+    def say(
+        self, text: str, severity: SeverityLevel = "information", timeout: float = 5, holds: Holds = always
+    ) -> None:
         """Tell a person."""
 
     def every(self, seconds: float, call: Callable[[], None]) -> Timer:
@@ -91,7 +94,7 @@ class Racing:
 
     def change_speed(self, step: int) -> None:
         if self.race is None:
-            self._screen.say("No race is on: R begins one")
+            self._screen.say("No race is on: R begins one", holds=lambda: self.race is None)
         else:
             self.race.change_speed(step)
             self._screen.settle()

@@ -20,6 +20,7 @@ from specdec_tui.traces.baseline import Baseline, last_baseline, measured_agains
 from specdec_tui.traces.files import read_trace, write_lines
 from specdec_tui.traces.format import Trace, TraceError, new_header
 from specdec_tui.traces.store import TraceStore
+from specdec_tui.tui.app.notices import Holds, always
 from specdec_tui.tui.app.runs import Run
 from specdec_tui.tui.commands.dialog import Answer, Dialog
 from specdec_tui.tui.commands.header import local_time, one_row
@@ -66,7 +67,9 @@ class BaselineFound(Message):
 class RecordingScreen(Protocol):
     """What recordings ask of the screen."""
 
-    def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
+    def say(
+        self, text: str, severity: SeverityLevel = "information", timeout: float = 5, holds: Holds = always
+    ) -> None:
         """Tell a person."""
 
     def post_message(self, message: Message) -> bool:
@@ -194,7 +197,8 @@ class Recordings:
             without_screen = [kind for kind in EXPORTS if kind != "svg"]  # that one is a picture of what is shown
             self._screen.ask(ExportScreen(trace, kinds=without_screen), lambda target: self._write(trace, target, ""))
         elif running:
-            self._screen.say("A run is at work: stop it first (ctrl+c), then open the trace", "warning")
+            at_work = "A run is at work: stop it first (ctrl+c), then open the trace"
+            self._screen.say(at_work, "warning", holds=lambda: self.trace is None)
         else:
             self.show(message.found, message.purpose == "race")
 
@@ -225,7 +229,8 @@ class Recordings:
             self._screen.say(
                 "The run is still at work: export it when it has ended"
                 if running
-                else "Nothing to export yet: run a prompt first, or open a trace (H)"
+                else "Nothing to export yet: run a prompt first, or open a trace (H)",
+                holds=lambda: self.trace is None,
             )
             return
         kind, _, name = words.strip().partition(" ")

@@ -15,6 +15,7 @@ from specdec_tui.decoding.records import Event, Finished, PrefillDone, RoundVeri
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.tui.app.engine_thread import EngineThread, JobEnded
+from specdec_tui.tui.app.notices import Holds, always
 
 # A painting takes the interpreter for some milliseconds, whatever it shows, and decoding waits that
 # long. So there are as many paintings as fit into this share of the time, within these limits.
@@ -40,7 +41,9 @@ class RunScreen(Protocol):
     def settings(self) -> Settings:
         """What the next run will be made with."""
 
-    def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
+    def say(
+        self, text: str, severity: SeverityLevel = "information", timeout: float = 5, holds: Holds = always
+    ) -> None:
         """Tell a person."""
 
     def show_progress(self, progress: Progress | None) -> None:
@@ -117,7 +120,7 @@ class Runs:
         """Load a pair in the background; the present one stays until the new one is ready."""
         self._loads[self.engine.load(choice)] = choice
         if self.running:
-            self._screen.say("The models are loaded when the run has ended")
+            self._screen.say("The models are loaded when the run has ended", holds=lambda: self.running)
         self._settle()
 
     def prepare(self) -> None:
@@ -129,7 +132,8 @@ class Runs:
         """Whether nothing can run, now or soon; said if so."""
         lacking = self.pair is None and not self._loads
         if lacking:
-            self._screen.say("No models are loaded: choose a pair (escape, then m)", "warning")
+            missing = "No models are loaded: choose a pair (escape, then m)"
+            self._screen.say(missing, "warning", holds=lambda: self.pair is None and not self._loads)
         return lacking
 
     # Prompts
@@ -139,7 +143,8 @@ class Runs:
         if not prompt.strip():
             self._screen.say("Type a prompt first; r runs the last one again")
         elif self.state in ("loading", "running") and self.waiting:
-            self._screen.say("One prompt is waiting already; this one stays in the box")
+            already = "One prompt is waiting already; this one stays in the box"
+            self._screen.say(already, holds=lambda: bool(self.waiting))
         elif not self.lacks_models():
             accept(prompt)
             self._run_or_wait(prompt)
@@ -147,9 +152,9 @@ class Runs:
     def run_again(self) -> None:
         """The last prompt once more; it replaces the last turn of the chat."""
         if not self.last_prompt:
-            self._screen.say("Nothing has run yet: type a prompt first")
+            self._screen.say("Nothing has run yet: type a prompt first", holds=lambda: not self.last_prompt)
         elif self.waiting:
-            self._screen.say("One prompt is waiting already")
+            self._screen.say("One prompt is waiting already", holds=lambda: bool(self.waiting))
         elif not self.lacks_models():
             self._run_or_wait(self.last_prompt, again=True)
 
@@ -169,10 +174,12 @@ class Runs:
 
     def _run_or_wait(self, prompt: str, *, again: bool = False) -> None:
         self.waiting, self._again = prompt, again
-        if self.state == "loading":
-            self._screen.say("Waiting: the prompt runs as soon as the models are ready")
-        elif self.state == "running":
-            self._screen.say("Waiting: the prompt runs after this one")
+        state = self.state
+        when = {"loading": "as soon as the models are ready", "running": "after this one"}.get(state)
+        if when is not None:
+            self._screen.say(
+                f"Waiting: the prompt runs {when}", holds=lambda: bool(self.waiting) and self.state == state
+            )
         self._settle()
 
     def _begin(self, prompt: str) -> None:

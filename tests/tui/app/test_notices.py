@@ -100,6 +100,32 @@ async def test_escape_takes_a_notice_away_when_nothing_else_is_open() -> None:
         await until(pilot, lambda: "Nothing has run yet" not in screen_text(app))
 
 
+async def test_a_notice_that_speaks_of_a_state_goes_when_the_state_ends() -> None:
+    """It stood until the next one: "this one is still at work" after the end of the run, and of the race."""
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await ready(pilot)
+        await ask(pilot, "why blue")
+        await until(pilot, lambda: app.runs.running)
+        app.action_race()
+        await until(pilot, lambda: "still at work" in screen_text(app))
+        app.action_export()
+        await until(pilot, lambda: "The run is still at work: export it" in screen_text(app))
+        app.action_race()
+        app.runs.submit("next", lambda text: None)
+        await until(pilot, lambda: "the prompt runs after this one" in screen_text(app))
+        app.runs.stop()
+        await until(pilot, lambda: not app.runs.running)
+        await pilot.pause()
+        assert app.notices.standing == []
+        assert "still at work" not in screen_text(app) and "after this one" not in screen_text(app)
+        app.action_race_speed(1)
+        await until(pilot, lambda: "No race is on" in screen_text(app))
+        app.action_race("0.05")
+        await until(pilot, lambda: "race 0.05×" in screen_text(app) and "No race is on" not in screen_text(app))
+
+
 async def test_during_a_race_the_header_does_not_say_ready() -> None:
     app = make_app(max_new_tokens=200)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:

@@ -44,7 +44,7 @@ class Screen:
         self.said: list[str] = []
         self.stopped = 0
 
-    def say(self, text: str, severity: str = "information", timeout: float = 5) -> None:
+    def say(self, text: str, severity: str = "information", timeout: float = 5, holds: object = None) -> None:
         self.said.append(text)
 
     def every(self, seconds: float, call: Callable[[], None]) -> Any:

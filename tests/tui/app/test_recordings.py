@@ -46,7 +46,7 @@ class Screen:
         self.messages: list[Message] = []
         self.shown: list[tuple[Trace, bool]] = []
 
-    def say(self, text: str, severity: str = "information", timeout: float = 5) -> None:
+    def say(self, text: str, severity: str = "information", timeout: float = 5, holds: object = None) -> None:
         self.said.append(text)
 
     def post_message(self, message: Message) -> bool:

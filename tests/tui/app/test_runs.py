@@ -28,7 +28,7 @@ class Screen:
     returned: list[str] = field(default_factory=list)
     pairs: list[PairInfo] = field(default_factory=list)
 
-    def say(self, text: str, severity: str = "information", timeout: float = 5) -> None:
+    def say(self, text: str, severity: str = "information", timeout: float = 5, holds: object = None) -> None:
         self.said.append(text)
 
     def show_progress(self, progress: Progress | None) -> None: ...
