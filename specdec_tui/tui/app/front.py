@@ -48,6 +48,8 @@ class Front:
         self._app.prompt_box.cursor_blink = not self._app.runs.running  # each blink is a painting
         self.show_clock()
         self._app.legend.explain(self._app.grid.fates)
+        refusal, is_stuck = self._app.recordings.refusal, self._app.runs.state == "failed"
+        self._app.grid.show_obstacle((refusal or "No models are loaded.") if is_stuck else "", bool(refusal))
         trace = self._app.recordings.trace
         if self._app.recordings.opened and trace is not None:
             # What it was made with, not what the next run will be.

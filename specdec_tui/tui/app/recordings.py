@@ -102,6 +102,9 @@ class Recordings:
         self.opened = ""
         """When and with which models the open trace was made; empty where the last run was made here."""
 
+        self.refusal = ""
+        """Why the open trace cannot be shown."""
+
     # Keeping
 
     def learn_environment(self) -> None:
@@ -114,7 +117,7 @@ class Recordings:
 
     def close(self) -> None:
         """The panes are for a new run."""
-        self.trace, self.opened = None, ""
+        self.trace, self.opened, self.refusal = None, "", ""
 
     def keep(self, run: Run, pair: PairInfo | None) -> None:
         """A run is over."""
@@ -207,15 +210,15 @@ class Recordings:
         names = trace.strategies
         missing = ", ".join(name for name in names if name not in STRATEGIES)
         if not set(names) & set(STRATEGIES):
-            if self.trace is None:
-                self.opened = _title(trace)
             problem = f"The trace has no strategy that this version knows: {missing or 'it is empty'}"
+            if self.trace is None:
+                self.opened, self.refusal = _title(trace), problem
             self._screen.say(problem, "error", timeout=20)
             self._screen.settle()
             return
         if missing:
             self._screen.say(f"Strategies this version does not know are left out: {missing}", "warning")
-        self.trace, self.opened = trace, _title(trace)
+        self.trace, self.opened, self.refusal = trace, _title(trace), ""
         self._screen.show_trace(trace, race)
         if "target" not in names:
             self.find_baseline(trace)

@@ -29,7 +29,7 @@ from specdec_tui.tui.figures.standing import Standing, Verdict, standing
 from specdec_tui.tui.panes.arrangement import PaneLayout, one_at_a_time
 from specdec_tui.tui.panes.pane import PLAIN_STRATEGIES, StrategyPane
 from specdec_tui.tui.panes.strip import PaneStrip, tab_of
-from specdec_tui.tui.panes.welcome import invitation, welcome
+from specdec_tui.tui.panes.welcome import invitation, obstacle, welcome
 
 _SCALE_SECONDS = 0.4  # as often as figures come to the screen
 
@@ -54,6 +54,7 @@ class PaneGrid(VerticalScroll, can_focus=False):
         """Stands above the panes where only one of them has room."""
         self._touched = ""
         self._loading = ""
+        self._obstacle, self._is_of_a_trace = "", False
         self._took_part: tuple[str, ...] = ()
         self._checked: dict[str, Lossless] = {}
         self._outside: tuple[RunFigures | None, str] = (None, "")
@@ -118,12 +119,19 @@ class PaneGrid(VerticalScroll, can_focus=False):
             self._loading = stage
             self._welcome()
 
+    def show_obstacle(self, why: str, of_a_trace: bool = False) -> None:
+        """Why no prompt can run, empty where one can; `of_a_trace`: it was one that cannot be shown."""
+        if (why, of_a_trace) != (self._obstacle, self._is_of_a_trace):
+            self._obstacle, self._is_of_a_trace = why, of_a_trace
+            self._welcome()
+
     def _welcome(self) -> None:
         """Bring what empty panes say in line with what is switched on."""
         off = [(pane.number, pane.strategy) for pane in self.panes.values() if not pane.display]
         for pane in self.shown:
-            text = welcome(pane.strategy, pane.number)
-            pane.welcome(text + invitation(off, self._loading) if pane is self.front else text)
+            text = welcome(pane.strategy, 0 if self._is_of_a_trace else pane.number)
+            more = obstacle(self._obstacle) if self._obstacle else invitation(off, self._loading)
+            pane.welcome(text + more if pane is self.front else text)
 
     def _bring_to_front(self) -> None:
         """Place the pane that is to be in sight, and tell of the others."""

@@ -7,14 +7,21 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from specdec_tui.glossary import STRATEGIES
+from specdec_tui.tui.commands.header import one_row
 
 EXAMPLES = ("Why is the sky blue?", "Write a Python function that reverses a list.", "List five famous scientists.")
 
 
 def welcome(strategy: str, number: int) -> Content:
-    """What a strategy does, and its key."""
-    key = f"{number} switches it on and off (outside the prompt)"
+    """What a strategy does, and its key; 0: it has none here."""
+    key = f"{number} switches it on and off (outside the prompt)" if number else ""
     return Content.assemble(STRATEGIES.get(strategy, ""), ("\n" + key, "$text-muted"))
+
+
+def obstacle(why: str) -> Content:
+    """Why no prompt can run, and what can be done."""
+    keys = "m loads models, H opens a trace (escape first)."
+    return Content.assemble("\n\n", (one_row(why), "$text-warning"), "\n", keys)
 
 
 def invitation(off: Sequence[tuple[int, str]], stage: str) -> Content:

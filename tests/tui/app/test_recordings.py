@@ -16,6 +16,7 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, OptionList
 
+from specdec_tui.backends.pair import LoadError
 from specdec_tui.decoding.figures import speedup
 from specdec_tui.decoding.records import Finished
 from specdec_tui.settings import ModelChoice, Settings
@@ -528,8 +529,20 @@ async def test_a_trace_without_a_known_strategy_says_so_and_the_app_stays_usable
     async with replayed.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: any("no strategy that this version knows" in text for text in toasts(replayed)))
         assert replayed.header.state == "trace"
+        # What it is stays after the notice; it said: type a prompt and press enter.
+        said = "\n".join(str(pane._welcome.render()) for pane in replayed.grid.shown)
+        assert "The trace has no strategy that this version knows: new-target" in said
+        assert "m loads models" in said and "Type a prompt" not in said and "switches it on" not in said
         await pilot.press("escape", "R", "i", "e", "v")
         assert replayed.recordings.trace is None
+
+
+async def test_where_no_models_could_be_loaded_nothing_invites_to_type_a_prompt() -> None:
+    app = make_app(ScriptedEngine(load_error=LoadError("no such model")))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: "No models are loaded." in str(app.grid.front._welcome.render()))
+        said = str(app.grid.front._welcome.render())
+        assert "m loads models" in said and "Type a prompt" not in said
 
 
 async def test_the_header_of_a_trace_need_not_list_its_strategies(tmp_path: Path) -> None:
