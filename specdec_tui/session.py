@@ -250,7 +250,7 @@ class LocalEngine:
 
         bound = near_tie_bound(pair.target.dtype)
         target = next((run for run in runs if run.strategy == "target" and run.ids and not run.failed), None)
-        for run in runs:
+        for run in sorted(runs, key=lambda run: run is not target):
             reference = None if run is target else target
             lossless = not_checkable(run, reference, settings, stopped)
             if lossless is None:
@@ -271,6 +271,8 @@ class LocalEngine:
                     lossless = Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail)
                 if reference is None and not ended_rightly(run, pair.end_ids, settings):
                     lossless = Lossless(LosslessStatus.DIFFERENT, detail="it did not end where it had to")
+            if run is target and lossless.status is LosslessStatus.DIFFERENT:
+                target = None  # no yardstick: equal to it is not right
             yield Checked(run.strategy, lossless)
 
     def _remember(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -14,12 +14,18 @@ from specdec_tui.backends import gpu_model
 from specdec_tui.backends.cache import RewindableCache, cache_argument, keeps_only_keys_and_values
 from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.model import ModelContext, StaticSequence, bucket
+from specdec_tui.backends.rotations import Forwarding, LengthContext, LengthRotations, Turned
 from specdec_tui.backends.static_model import StaticContext, why_not_static
 
 OpenStatic = Callable[[int], StaticSequence]
 
 # What model families call the longest sequence they were made for.
 _LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "n_ctx", "seq_length")
+
+# Rotations made for `factor` times the positions they come from.
+_SCALED = ("yarn", "dynamic")
+
+REFERENCE_BYTES = 1 << 28  # logits of a reference pass that are held at once
 
 _TRIAL = 24  # tokens
 _STATIC_TRIALS = (_TRIAL, 300)  # tokens; the second text needs another capacity
@@ -28,12 +34,38 @@ _PROBE, _PROBE_WRONG = (1, 3, 2, 4), (4, 0)
 
 
 def context_length_of(config: PreTrainedConfig) -> int | None:
-    """Most tokens a model was made for; None when its config names no limit."""
+    """Most tokens a model was made for, with the scaling of its rotations; None when its config names no limit."""
     for name in _LENGTH_NAMES:
         value = getattr(config, name, None)
         if isinstance(value, int) and value > 0:
-            return value
+            return max(value, _scaled_length(config, value))
     return None
+
+
+def _scaled_length(config: PreTrainedConfig, length: int) -> int:
+    """What scaled rotations reach to: the factor times the original length. 0 where nothing is scaled.
+
+    Some configs name the scaled length themselves, and their original one beside it: the longer of the two holds.
+    Linear scaling is left out: half of the configs that use it name the scaled length, and nothing tells which.
+    """
+    parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
+    if not isinstance(parameters, dict):
+        return 0
+    # One set for all layers, or one for each kind of layer.
+    return max(_reach(each, length) for each in (parameters, *parameters.values()))
+
+
+def _reach(parameters: object, length: int) -> int:
+    if not isinstance(parameters, dict):
+        return 0
+    kind, factor = parameters.get("rope_type", parameters.get("type")), parameters.get("factor")
+    original = parameters.get("original_max_position_embeddings") or length
+    if not isinstance(kind, str) or not kind.startswith(_SCALED):
+        return 0
+    if not isinstance(factor, int | float) or not isinstance(original, int | float):
+        return 0
+    reach = factor * original
+    return round(reach) if 0 < reach < 2**62 else 0
 
 
 class TransformersModel:
@@ -57,6 +89,7 @@ class TransformersModel:
             self._input_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._static: OpenStatic | None = None
         self.static_note = ""
+        self._rotations = LengthRotations.of(model)
         expected = self.forward(_PROBE, keep=2)
         self._vocab_size, self._device = expected.shape[-1], expected.device
         self.rewindable = (
@@ -87,11 +120,51 @@ class TransformersModel:
         return self.model.dtype
 
     def open(self, *, use_cache: bool = True, capacity: int = 0) -> ModelContext:
-        if not (use_cache and self.rewindable):
-            return RecomputedContext(self)
         if self._context_length is not None:
             capacity = min(capacity, self._context_length)
-        return CachedContext(self, RewindableCache(capacity))
+        cached = use_cache and self.rewindable
+
+        def part(model: Forwarding) -> ModelContext:
+            return CachedContext(model, RewindableCache(capacity)) if cached else RecomputedContext(model)
+
+        rotations = self._rotations
+        if rotations is None:
+            return part(self)
+        return LengthContext(rotations, lambda until: part(Turned(self, rotations, until)), recomputes=not cached)
+
+    def reference(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> Iterator[torch.Tensor]:
+        """See `model.Referenced`."""
+        text, begin = [*prompt_ids, *ids], len(prompt_ids)
+        if self._rotations is None:
+            yield from self._whole(text, begin, len(text))
+            return
+        self._rotations.refresh()
+        switch = self._rotations.switch
+        if self._rotations.starts_over:
+            turn = min(max(begin, switch + 1), len(text))
+            yield from self._whole(text[:turn], begin, turn)
+            yield from self._whole(text, turn, len(text))
+        else:
+            yield from self._step_by_step(text, begin)
+        self._rotations.refresh()
+
+    def _whole(self, text: Sequence[int], begin: int, end: int) -> Iterator[torch.Tensor]:
+        """Logits [vocab_size] before each of the tokens from `begin` to `end`, of passes without a cache."""
+        rows = max(1, REFERENCE_BYTES // (4 * self._vocab_size))
+        for start in range(begin, end, rows):
+            stop = min(start + rows, end)
+            yield from self.forward(text[: stop - 1], stop - start)
+
+    def _step_by_step(self, text: Sequence[int], begin: int) -> Iterator[torch.Tensor]:
+        """As `generate` has them: the prompt in one pass, then token by token, over transformers' own cache."""
+        name, cache, fed = self._cache_name or "", None, text[:begin]
+        for place in range(begin, len(text)):
+            with torch.inference_mode():
+                inputs = torch.tensor([fed], dtype=torch.long, device=self._input_device)
+                found = self.model(inputs, use_cache=True, **({} if cache is None else {name: cache}))
+            cache = found[name]
+            yield found.logits[0, -1].float()
+            fed = [text[place]]
 
     def open_static(self, capacity: int) -> StaticSequence:
         """See `model.StaticModel`. The first call finds out which passes give the model's logits, fastest first."""
@@ -203,7 +276,7 @@ class CachedContext:
 
     recomputes = False
 
-    def __init__(self, model: TransformersModel, cache: RewindableCache) -> None:
+    def __init__(self, model: Forwarding, cache: RewindableCache) -> None:
         self._model, self._cache, self._length = model, cache, 0
 
     @property

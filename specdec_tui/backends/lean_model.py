@@ -15,7 +15,7 @@ import mmap
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from types import ModuleType
@@ -29,6 +29,7 @@ from transformers import PreTrainedModel
 
 from specdec_tui.backends.causal_lm import RecomputedContext, context_length_of
 from specdec_tui.backends.errors import first_line
+from specdec_tui.backends.lean_reference import LeanReference
 from specdec_tui.backends.model import ModelContext
 
 GROWTH = 256
@@ -158,13 +159,14 @@ class LeanModel:
             return whole
 
         projections = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+        groups = (projections, ("self_attn.o_proj",), ("mlp.gate_proj", "mlp.up_proj"), ("mlp.down_proj",))
         biased = layers[0].self_attn.q_proj.bias is not None
         self.qkv_bias = stacked(*projections, part="bias", dtype=torch.float32) if biased else torch.empty(0, 0)
         norms = [stacked(name, dtype=torch.float32) for name in ("input_layernorm", "post_attention_layernorm")]
         self.norms = torch.stack(norms, 1)
         self.last_norm = inner.norm.weight.detach().float()
         self.matrices = []
-        for names in (projections, ("self_attn.o_proj",), ("mlp.gate_proj", "mlp.up_proj"), ("mlp.down_proj",)):
+        for names in groups:
             self.matrices.append(stacked(*names))
             for layer in layers:
                 for name in names:
@@ -173,6 +175,7 @@ class LeanModel:
         self.head = _roomy(head.shape, held).copy_(head)
         tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
         self.embedding = self.head if tied else model.get_input_embeddings().weight.detach()
+        self._own_layers = LeanReference(inner, groups, self.matrices, self.qkv_bias)
 
         self._frequencies = inner.rotary_emb.inv_freq.detach().float()
         self._rope_scale = float(getattr(inner.rotary_emb, "attention_scaling", 1.0))
@@ -230,6 +233,14 @@ class LeanModel:
     def forward(self, ids: Sequence[int], keep: int) -> Tensor:
         """Logits [keep, vocab_size], float32, after each of the last `keep` of a whole text."""
         return LeanContext(self, len(ids)).extend(ids, keep)
+
+    @torch.no_grad()
+    def reference(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> Iterator[Tensor]:
+        """See `model.Referenced`."""
+        text = [*prompt_ids, *ids]
+        states = self._own_layers.hidden(self.embed(text[:-1]))[len(prompt_ids) - 1 :]
+        for rows in states.split(PREFILL_CHUNK):
+            yield from functional.linear(rows, self.head.float())
 
     def check_room(self, length: int) -> None:
         """ValueError when a context of `length` tokens is longer than the model was made for."""

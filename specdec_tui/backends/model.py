@@ -6,7 +6,7 @@ models of the tests are as good as a real one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -78,6 +78,28 @@ class CausalModel(Protocol):
 
     def synchronize(self) -> None:
         """Wait for the device, so that a clock reading is honest. Cheap on the CPU."""
+        ...
+
+
+@runtime_checkable
+class Expecting(Protocol):
+    """A context whose logits depend on how long its prompt is, not only on what it holds."""
+
+    def expect(self, length: int) -> None:
+        """Before anything is held: the prompt will have `length` tokens, in however many pieces it comes."""
+        ...
+
+
+@runtime_checkable
+class Referenced(Protocol):
+    """A model that can say without its contexts what follows: the yardstick they are checked against."""
+
+    def reference(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> Iterator[torch.Tensor]:
+        """Logits [vocab_size], float32, before each of `ids`, the new tokens of a text.
+
+        From transformers' own layers and the whole text at once, without a cache; where their logits depend on how
+        a text is cut, from passes cut as its `generate` cuts them.
+        """
         ...
 
 

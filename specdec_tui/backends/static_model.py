@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
 from specdec_tui.backends.cache import RewindableCache, cache_argument
+from specdec_tui.backends.rotations import depends_on_length, rope_types
 
 PREFILL_CHUNK = 2048
 
@@ -53,21 +54,12 @@ def _knows(model: PreTrainedModel, name: str) -> bool:
         return True
 
 
-def _rope_types(model: PreTrainedModel) -> set[str]:
-    """How its modules turn queries and keys: one way, or one for each kind of layer."""
-    found: set[str] = set()
-    for module in model.modules():
-        named = getattr(module, "rope_type", None) or ()
-        found |= set(named.values()) if isinstance(named, dict) else {named} if isinstance(named, str) else set()
-    return found
-
-
 def why_not_static(model: PreTrainedModel) -> str:
     """Why passes of a loaded model cannot be captured, for a person; empty where nothing is known against it."""
     config = model.config.get_text_config(decoder=True)
     if set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}:
         return "its layers attend in chunks or keep states of their own"
-    if _rope_types(model) & {"longrope", "dynamic"}:
+    if any(depends_on_length(kind) for module in model.modules() for kind in rope_types(module).values()):
         return "its rotations depend on the length of the text"
     if getattr(model, "is_quantized", False):
         return "its weights are quantized"

@@ -12,7 +12,7 @@ from math import isfinite, nan
 
 import torch
 
-from specdec_tui.backends.model import CausalModel
+from specdec_tui.backends.model import CausalModel, Referenced
 from specdec_tui.decoding.records import Lossless, LosslessStatus
 from specdec_tui.decoding.sampling import PositionNoise, Sampler, best_ids
 
@@ -130,20 +130,23 @@ class _Row:
 def _rows(
     target: CausalModel, prompt_ids: Sequence[int], ids: Sequence[int], sampler: Sampler, seed: int
 ) -> Iterator[_Row]:
-    """One row per new token, of a pass that is fed the run's own tokens."""
-    text = [*prompt_ids, *ids]
-    context = target.open(capacity=len(text))
+    """One row per new token, of passes that are fed the run's own tokens."""
     noise = PositionNoise(seed, target.vocab_size, target.device)
-    position = 0
+    own = target.reference(prompt_ids, ids) if isinstance(target, Referenced) else _recomputed(target, prompt_ids, ids)
+    for position, row in enumerate(own):
+        yield _Row(row) if sampler.is_greedy else _coupled_row(row, sampler, noise.at(position))
+
+
+def _recomputed(target: CausalModel, prompt_ids: Sequence[int], ids: Sequence[int]) -> Iterator[torch.Tensor]:
+    """The logits before each new token, of a context that keeps nothing, in pieces of at most `CHUNK` tokens."""
+    text = [*prompt_ids, *ids]
+    context = target.open(use_cache=False, capacity=len(text))
     for start in range(0, len(text) - 1, CHUNK):
         fed = text[start : min(start + CHUNK, len(text) - 1)]
         keep = min(len(fed), max(1, start + len(fed) - len(prompt_ids) + 1))
         logits = context.extend(fed, keep=keep)
-        if start + len(fed) < len(prompt_ids):
-            continue
-        for row in logits:
-            yield _Row(row) if sampler.is_greedy else _coupled_row(row, sampler, noise.at(position))
-            position += 1
+        if start + len(fed) >= len(prompt_ids):
+            yield from logits
 
 
 def _coupled_row(logits: torch.Tensor, sampler: Sampler, noise: torch.Tensor) -> _Row:

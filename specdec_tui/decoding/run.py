@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from specdec_tui.backends.model import CausalModel, ModelContext
+from specdec_tui.backends.model import CausalModel, Expecting, ModelContext
 from specdec_tui.decoding.drafters import Drafter, DraftSetup, Proposal
 from specdec_tui.decoding.insight import insights, with_residual
 from specdec_tui.decoding.records import (
@@ -162,6 +162,8 @@ class Run:
     def _read_prompt(self, context: ModelContext, use_cache: bool) -> torch.Tensor:
         """Logits [1, vocab_size] behind the prompt. On the CPU `Stopped`, when cancelled, within a piece of it."""
         ids, last = self.ids, 0
+        if isinstance(context, Expecting):
+            context.expect(len(ids))
         if use_cache and self.target.device.type == "cpu":
             last = (len(ids) - 1) // PREFILL_CHUNK * PREFILL_CHUNK
         for begin in range(0, last, PREFILL_CHUNK):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -32,6 +33,41 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "mamba": ("MambaConfig", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 320, "state_size": 4}),
 }
 
+_LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "short_factor": [1.0, 1.0, 1.0, 1.0],
+    "long_factor": [1.0, 2.0, 4.0, 8.0],
+    "original_max_position_embeddings": 32,
+}
+_DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
+# Models that turn the tokens of texts longer than 32 in another way; all were made for 128.
+LENGTH_DEPENDENT: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama-dynamic": ("LlamaConfig", SIZES | HEADS | {"max_position_embeddings": 32, "rope_parameters": _DYNAMIC}),
+    "llama-longrope": ("LlamaConfig", SIZES | HEADS | {"rope_parameters": _LONGROPE}),
+    "phi3-longrope": (
+        "Phi3Config",
+        SIZES | HEADS | {"original_max_position_embeddings": 32, "rope_parameters": _LONGROPE},
+    ),
+    "gemma3-dynamic": (
+        "Gemma3TextConfig",
+        SIZES
+        | HEADS
+        | {
+            "head_dim": 8,
+            "sliding_window": 6,
+            "num_hidden_layers": 4,
+            "max_position_embeddings": 32,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "rope_parameters": {
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+                "full_attention": _DYNAMIC,
+            },
+        },
+    ),
+}
+
 
 def tiny_tokenizer(*more_special: str, chat_template: str | None = CHAT_TEMPLATE) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer of about 300 tokens that begins texts with <s>."""
@@ -55,9 +91,11 @@ def tiny_tokenizer(*more_special: str, chat_template: str | None = CHAT_TEMPLATE
 
 def tiny_model(kind: str, **overrides: Any) -> PreTrainedModel:
     """A random model whose choices are not all the same token."""
-    name, values = CONFIGS[kind]
+    name, values = (CONFIGS | LENGTH_DEPENDENT)[kind]
+    # Deep: a config writes into the dictionaries that it is given.
+    values = deepcopy(values | overrides)
     config = getattr(transformers, name)(
-        **{"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "tie_word_embeddings": False} | values | overrides
+        **{"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "tie_word_embeddings": False} | values
     )
     torch.manual_seed(1)
     model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
