@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from specdec_tui.backends.pair import LoadError
 from specdec_tui.backends.presets import DEMO_TARGET, NO_DRAFTER, PRESETS, ModelSpec, resolve
+from specdec_tui.doors import output
 from specdec_tui.settings import ModelChoice
 
 
@@ -18,40 +13,39 @@ def show_models(choice: ModelChoice) -> int:
     from specdec_tui.backends.hub import cached_models
     from specdec_tui.backends.memory import gigabytes, resolve_device
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
     try:
         device = resolve_device(choice.device)
     except LoadError as error:
-        Console(stderr=True, highlight=False).print(f"specdec-tui: {error}", markup=False)
+        output.complain(str(error))
         return 2
-    presets = Table(title=Text(f"Presets (on {device})"))
-    for heading in ("preset", "target", "drafter", "cached", "needs", "fits"):
-        presets.add_column(heading)
+    presets = []
     for name, preset in PRESETS.items():
         pair = resolve(ModelChoice(name, "", "", choice.device, choice.dtype, choice.quantize))
         specs = [pair.target] + ([pair.drafter] if pair.drafter else [])
         cached = all(_is_cached(spec) for spec in specs)
         needs, fits = _fit(specs, device) if cached else _rough_fit(preset.parameters, specs, device)
-        presets.add_row(
-            name,
-            Text(pair.target.name),
-            Text(pair.drafter.name if pair.drafter else NO_DRAFTER),
-            "yes" if cached else "no",
-            needs + ("" if preset.quantization == "none" else f" ({preset.quantization})"),
-            fits,
+        presets.append(
+            (
+                name,
+                pair.target.name,
+                pair.drafter.name if pair.drafter else NO_DRAFTER,
+                "yes" if cached else "no",
+                needs + ("" if preset.quantization == "none" else f" ({preset.quantization})"),
+                fits,
+            )
         )
-    console.print(presets)
-    cached_table = Table(title="Local hub cache")
-    for heading in ("model", "type", "on disk", "needs", "fits"):
-        cached_table.add_column(heading)
+    headings = ("preset", "target", "drafter", "cached", "needs", "fits")
+    output.show(output.Sheet(headings, presets, f"Presets (on {device})"))
+    cached_rows = []
     found = cached_models()
     for model in found:
         spec = ModelSpec(model.name, choice.dtype, choice.device, choice.quantize or "none")
-        cached_table.add_row(
-            Text(model.name), Text(model.model_type), gigabytes(model.size_bytes), *_fit([spec], device)
-        )
-    console.print(cached_table if found else Text("The local hub cache holds no causal language model."))
-    console.print(Text("Any other hub id, folder or GGUF file: specdec-tui --target NAME --drafter NAME"))
+        cached_rows.append((model.name, model.model_type, gigabytes(model.size_bytes), *_fit([spec], device)))
+    if found:
+        output.show(output.Sheet(("model", "type", "on disk", "needs", "fits"), cached_rows, "Local hub cache"))
+    else:
+        output.say("The local hub cache holds no causal language model.")
+    output.say("Any other hub id, folder or GGUF file: specdec-tui --target NAME --drafter NAME")
     return 0
 
 

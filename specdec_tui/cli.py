@@ -6,14 +6,13 @@ Nothing heavy is imported until a command needs it: `--help` answers without tor
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from specdec_tui import __version__
+from specdec_tui.doors import output
 from specdec_tui.settings import (
     SWITCH,
     ModelChoice,
@@ -23,8 +22,10 @@ from specdec_tui.settings import (
     format_value,
     parse_path,
     parse_speed,
+    quoted,
     reason_of,
     resolve,
+    resolve_rest,
     whole_characters,
 )
 
@@ -33,43 +34,47 @@ USAGE_ERROR = 2
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argparse parser whose errors are one clear line, without the usage block."""
+    """An argparse parser whose errors are one clear line, without the usage block; its words go through the door."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(allow_abbrev=False, **arguments)
 
     def error(self, message: str) -> Any:
-        self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        output.complain(f"{message} (see {self.prog} --help)")
+        self.exit(USAGE_ERROR)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if message:
+            output.write(message, error=file is sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status (0 done, 1 failed, 2 bad input)."""
-    if sys.stdout is None:  # closed by the caller
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    output.prepare()
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
-        print(f"specdec-tui: unknown command '{words[0]}': allowed are {', '.join(COMMANDS)}", file=sys.stderr)
+        output.complain(f"unknown command {quoted(words[0])}: allowed are {', '.join(COMMANDS)}")
         return USAGE_ERROR
     if not words or words[0] not in (*COMMANDS, "-h", "--help", "--version"):
         words.insert(0, "run")
-    options = _parser().parse_args(words)
     try:
+        options = _parser().parse_args(words)
         status = int(options.command_function(options))
-        sys.stdout.flush()
+        output.flush()
         return status
     except SettingError as error:
-        print(f"specdec-tui: {error}", file=sys.stderr)
+        output.complain(str(error))
         return USAGE_ERROR
-    except BrokenPipeError:  # the reader of a pipe has gone; what is still buffered must not raise at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except BrokenPipeError:  # the reader of a pipe has gone
+        output.give_up()
         return 1
     except OSError as error:  # a full disk behind the standard output
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        output.give_up()
         where = f"{error.filename}: " if error.filename else ""
-        print(f"specdec-tui: {where}{reason_of(error)}", file=sys.stderr)
+        output.complain(f"{where}{reason_of(error)}")
         return 1
     except KeyboardInterrupt:
-        print("specdec-tui: interrupted", file=sys.stderr)
+        output.complain("interrupted")
         return 130
 
 
@@ -164,18 +169,30 @@ def _add_settings(
                 group.add_argument(f"--{flag_of(f.name)}", metavar="VALUE", default=None, help=text, dest=f.name)
 
 
+def _given(options: argparse.Namespace) -> dict[str, str]:
+    values = {f.name: getattr(options, f.name, None) for cls in (Settings, ModelChoice) for f in fields(cls)}
+    return {name: format_value(value) for name, value in values.items() if value is not None}
+
+
 def _resolved(options: argparse.Namespace) -> tuple[Settings, ModelChoice]:
-    given = {f.name: getattr(options, f.name, None) for cls in (Settings, ModelChoice) for f in fields(cls)}
-    return resolve({name: format_value(value) for name, value in given.items() if value is not None})
+    return resolve(_given(options))
 
 
-def _whole_number(name: str, text: str, low: int) -> int:
+def _resolved_as_far_as_valid(options: argparse.Namespace) -> tuple[Settings, ModelChoice]:
+    """For commands that run nothing with them: settings that are wrong in environment or config file are told."""
+    settings, choice, problems = resolve_rest(_given(options))
+    for problem in problems:
+        output.complain(f"left out: {problem}")
+    return settings, choice
+
+
+def _whole_number(name: str, text: str, low: int, high: int = 1_000_000) -> int:
     try:
         value = int(text)
-        if value < low:
+        if not low <= value <= high:
             raise ValueError
     except ValueError:
-        raise SettingError(f"{name}: '{text}' is not valid: give a whole number from {low} up") from None
+        raise SettingError(f"{name}: {quoted(text)} is not valid: give a whole number from {low} up") from None
     return value
 
 
@@ -191,9 +208,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _on_a_terminal() -> bool:
     """Whether the app can be opened; said where it cannot."""
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    if output.is_terminal():
         return True
-    print("specdec-tui: the app needs a terminal; use 'specdec-tui bench' to measure without one", file=sys.stderr)
+    output.complain("the app needs a terminal; use 'specdec-tui bench' to measure without one")
     return False
 
 
@@ -201,12 +218,12 @@ def _replay(options: argparse.Namespace) -> int:
     from specdec_tui.traces.files import read_trace
     from specdec_tui.traces.format import TraceError
 
-    settings, choice = _resolved(options)
+    settings, choice = _resolved_as_far_as_valid(options)
     speed = None if options.race is None else parse_speed(options.race)
     try:
         trace = read_trace(parse_path(options.file))
     except TraceError as error:
-        print(f"specdec-tui: {error}", file=sys.stderr)
+        output.complain(str(error))
         return USAGE_ERROR
     if not _on_a_terminal():
         return USAGE_ERROR
@@ -230,7 +247,7 @@ def _bench(options: argparse.Namespace) -> int:
         settings,
         choice,
         prompts=options.prompt,
-        prompts_file=Path(options.prompts) if options.prompts else None,
+        prompts_file=None if options.prompts is None else parse_path(options.prompts),
         suite_name=options.suite,
         repeat=repeat,
         warmup=warmup,
@@ -242,7 +259,7 @@ def _bench(options: argparse.Namespace) -> int:
 def _models(options: argparse.Namespace) -> int:
     from specdec_tui.catalogue import show_models
 
-    _, choice = _resolved(options)
+    _, choice = _resolved_as_far_as_valid(options)
     return show_models(choice)
 
 
@@ -250,5 +267,5 @@ def _doctor(options: argparse.Namespace) -> int:
     from specdec_tui.doctor import show_health
     from specdec_tui.session import LocalEngine
 
-    settings, choice = _resolved(options)
+    settings, choice = _resolved_as_far_as_valid(options)
     return show_health(LocalEngine(), settings, choice)

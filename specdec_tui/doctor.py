@@ -6,15 +6,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from specdec_tui.backends.pair import LoadError
 from specdec_tui.benchmark.environment import describe_environment, installed_versions
 from specdec_tui.benchmark.run import BenchmarkError, measure
 from specdec_tui.benchmark.suites import Prompt
 from specdec_tui.decoding.records import LosslessStatus
+from specdec_tui.doors import output
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, SettingError, Settings, config_file, read_config
 
@@ -32,15 +29,12 @@ class Check:
 
 def show_health(engine: Engine, settings: Settings, choice: ModelChoice) -> int:
     """Print every check as it is made. Exit status 0 when none failed, else 1."""
-    console = Console(highlight=False)
     failed = False
     for check in _checks(engine, settings, choice):
         mark, colour = MARKS[check.state]
-        line = Table.grid(padding=(0, 1))
-        line.add_row(Text(mark, style=colour), Text(f"{check.name:<14}"), Text(check.detail))
-        console.print(line)
+        output.show_line(mark, colour, check.name, check.detail)
         failed = failed or check.state == "failed"
-    console.print(Text("Something is missing: see the lines marked ✗." if failed else "All is well."))
+    output.say("Something is missing: see the lines marked ✗." if failed else "All is well.")
     return int(failed)
 
 

@@ -5,7 +5,7 @@ Importing this module costs no torch: `LocalEngine.load` brings it in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -151,6 +151,40 @@ class LocalEngine:
             return needs  # all of them at once, also the same one twice
         return list({need.key: need for need in needs}.values())
 
+    def check_prompt(self, turns: Sequence[str], settings: Settings) -> None:
+        """PromptError, in one line, where these user turns of a conversation cannot all be run.
+
+        Of the answers between them only so much is known: they have a token, and with `ignore_eos` all.
+        """
+        from specdec_tui.decoding.strategies import STRATEGIES as ROWS
+
+        pair = self._pair
+        if pair is None:
+            raise LoadError("no models are loaded")
+        before: list[tuple[str, str]] = []
+        for number, turn in enumerate(map(whole_characters, turns), 1):
+            try:
+                ids, _ = pair.tokenizer.encode(turn, before if settings.chat else (), settings.chat)
+            except ValueError as error:
+                raise PromptError(str(error)) from error
+            before.append((turn, "…"))
+            least = len(ids)
+            if settings.chat and settings.ignore_eos:
+                least += (number - 1) * (settings.max_new_tokens - 1)
+            where = f"turn {number}: " if len(turns) > 1 else ""
+            for name in settings.strategies:
+                model: CausalModel = pair.target
+                if ROWS[name].runs_on == "drafter" and pair.drafter is not None:
+                    model = pair.drafter
+                if (problem := _unfit(pair, model, ids)) is not None:
+                    raise PromptError(where + problem)
+                if model.context_length is not None and least >= model.context_length:
+                    whose = "drafter" if model is pair.drafter else "target"
+                    raise PromptError(
+                        f"{where}its {least:,} tokens leave no room in the {whose}'s context of "
+                        f"{model.context_length:,} tokens"
+                    )
+
     def new_chat(self) -> None:
         self._history.clear()
         self._last_turn_in_history = False
@@ -197,10 +231,8 @@ class LocalEngine:
         records: Iterator[Record]
         try:
             model, drafter = _parts(pair, name, settings, self._store_for(settings))
-            unknown = [token for token in ids if token >= model.vocab_size]
-            if unknown:
-                whose = "drafter" if model is pair.drafter else "target"
-                raise ValueError(f"the prompt has tokens that the {whose} does not know: {unknown[:3]}")
+            if (problem := _unfit(pair, model, ids)) is not None:
+                raise ValueError(problem)
         except ValueError as error:
             records = refused(name, len(ids), settings, str(error))
         else:
@@ -284,6 +316,15 @@ class LocalEngine:
                 self._history = [*before, (prompt, answers.get(run.strategy, ""))]
                 self._last_turn_in_history = True
                 return
+
+
+def _unfit(pair: Pair, model: CausalModel, ids: Sequence[int]) -> str | None:
+    """Why a model cannot read these ids; None where it can."""
+    unknown = [token for token in ids if token >= model.vocab_size]
+    if not unknown:
+        return None
+    whose = "drafter" if model is pair.drafter else "target"
+    return f"the prompt has tokens that the {whose} does not know: {unknown[:3]}"
 
 
 def _warm_up(model: CausalModel, settings: Settings, cancelled: Callable[[], bool]) -> None:

@@ -10,10 +10,13 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import platformdirs
+
+from specdec_tui.doors.reading import is_null_device, read_text
 
 STRATEGIES = ("target", "drafter", "speculative", "ngram", "lookup")
 PROCESSORS = ("greedy", "multinomial", "topk", "nucleus", "topknucleus")
@@ -24,6 +27,12 @@ PRESET_NAMES = ("demo", "llama3.2", "gpt2", "qwen2.5", "smollm2")
 THEMES = ("specdec-dark", "specdec-light", "specdec-colour-blind")
 
 ENVIRONMENT_PREFIX = "SPECDEC_TUI_"
+PLACES = ("CONFIG", "DATA_DIR", "CACHE_DIR")
+"""Variables that name files and folders and are no settings."""
+
+LONGEST_CONFIG = 64 * 1024
+"""Bytes; all settings with a page of comments take a tenth of it."""
+_SHOWN = 60  # characters of a bad value in a message
 
 
 class SettingError(ValueError):
@@ -174,11 +183,19 @@ def name_of(word: str) -> str:
     for field_name, f in FIELDS.items():
         if name == field_name or name == f.metadata.get("palette"):
             return field_name
-    raise SettingError(f"unknown setting '{word}': allowed are {', '.join(map(flag_of, FIELDS))}")
+    raise SettingError(f"unknown setting {quoted(word)}: allowed are {', '.join(map(flag_of, FIELDS))}")
 
 
-def _quoted(text: str) -> str:
-    """A bad value as it may stand in a one-line message."""
+def _allowed(name: str) -> str:
+    """What a setting takes."""
+    kind: Kind = FIELDS[name].metadata["kind"]
+    return kind.allowed
+
+
+def quoted(text: str) -> str:
+    """A bad value, or its beginning, as it may stand in a one-line message."""
+    if len(text) > _SHOWN:
+        text = text[:_SHOWN] + "…"
     return f"'{text}'" if text.isprintable() else repr(text)
 
 
@@ -189,7 +206,7 @@ def parse_value(name: str, text: str, *, source: str = "") -> Any:
         return kind.parse(text)
     except (ValueError, OverflowError):
         where = f" ({source})" if source else ""
-        raise SettingError(f"{flag_of(name)}{where}: {_quoted(text)} is not valid: give {kind.allowed}") from None
+        raise SettingError(f"{flag_of(name)}{where}: {quoted(text)} is not valid: give {kind.allowed}") from None
 
 
 def parse_processor(text: str) -> dict[str, Any]:
@@ -208,7 +225,7 @@ def parse_processor(text: str) -> dict[str, Any]:
     }[name]
     if len(words) - 1 > len(takes):
         arguments = " ".join(map(flag_of, takes)) or "no argument"
-        raise SettingError(f"processor: '{text}' has too many arguments: {name} takes {arguments}")
+        raise SettingError(f"processor: {quoted(text)} has too many arguments: {name} takes {arguments}")
     return {"processor": name} | {key: parse_value(key, word) for key, word in zip(takes, words[1:], strict=False)}
 
 
@@ -219,7 +236,7 @@ def parse_speed(text: str) -> float:
         if not 0.01 <= value <= 100:
             raise ValueError
     except ValueError:
-        raise SettingError(f"race: {_quoted(text)} is not valid: give a speed from 0.01 to 100") from None
+        raise SettingError(f"race: {quoted(text)} is not valid: give a speed from 0.01 to 100") from None
     return value
 
 
@@ -230,7 +247,7 @@ def parse_path(text: str) -> Path:
     try:
         return Path(text.strip()).expanduser()
     except RuntimeError:
-        raise SettingError(f"{_quoted(text)}: there is no such home folder") from None
+        raise SettingError(f"{quoted(text)}: there is no such home folder") from None
 
 
 def reason_of(error: Exception) -> str:
@@ -259,29 +276,57 @@ def config_file() -> Path:
 
 
 def read_config(path: Path) -> dict[str, str]:
-    """Settings of a config file as text; empty when there is none. SettingError when it is damaged."""
+    """Settings of a config file as text; empty when there is none. SettingError at the first that is wrong."""
+    found, problems = _read_config(path)
+    if problems:
+        raise SettingError(problems[0])
+    return found
+
+
+def _read_config(path: Path) -> tuple[dict[str, str], list[str]]:
+    """Settings of a config file as text, and what is wrong with the others, a line each."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = {} if is_null_device(path) else tomllib.loads(read_text(path, most=LONGEST_CONFIG))
     except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingError(f"cannot read the config file {path}: {reason_of(error)}") from None
-    try:
-        for word, value in table.items():
+        return {}, []
+    except (OSError, ValueError) as error:  # the latter: no TOML, or a number of thousands of digits
+        return {}, [f"cannot read the config file {path}: {reason_of(error)}"]
+    except RecursionError:
+        return {}, [f"cannot read the config file {path}: it is nested too deeply"]
+    found: dict[str, str] = {}
+    problems: list[str] = []
+    for word, value in table.items():
+        try:
+            name = name_of(word)
             if isinstance(value, dict):
-                raise SettingError(f"{flag_of(name_of(word))}: a table is not valid: give a value")
-        return {
-            name_of(word): ",".join(map(str, value)) if isinstance(value, list) else format_value(value)
-            for word, value in table.items()
-        }
-    except SettingError as error:
-        raise SettingError(f"{error} (in {path})") from None
+                raise SettingError(f"{flag_of(name)}: a table is not valid: give a value")
+            found[name] = ",".join(map(str, value)) if isinstance(value, list) else format_value(value)
+        except SettingError as error:
+            problems.append(f"{error} (in {path})")
+        except (ValueError, RecursionError):  # numbers of thousands of digits have no text
+            problems.append(f"{flag_of(name)}: this value is not valid: give {_allowed(name)} (in {path})")
+    return found, problems
 
 
-def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Settings named by `SPECDEC_TUI_*` variables, as text."""
-    found = {name: ENVIRONMENT_PREFIX + name.upper() for name in FIELDS}
-    return {name: environment[key] for name, key in found.items() if key in environment}
+def _read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Settings named by `SPECDEC_TUI_*` variables, as text, and a line for each variable that names none."""
+    found: dict[str, str] = {}
+    problems: list[str] = []
+    for key, value in environment.items():
+        word = key.removeprefix(ENVIRONMENT_PREFIX)
+        if word == key or word in PLACES:
+            continue
+        try:
+            found[name_of(word)] = value
+        except SettingError:
+            names = [*map(str.upper, FIELDS), *PLACES]
+            near = get_close_matches(word.upper(), names, 1)
+            meant = f", perhaps {ENVIRONMENT_PREFIX}{near[0]} is meant" if near else ""
+            problems.append(
+                f"environment: {quoted(key)} is not valid{meant}: "
+                f"allowed are {ENVIRONMENT_PREFIX} and one of {', '.join(names)}"
+            )
+    return found, problems
 
 
 def resolve(
@@ -289,25 +334,44 @@ def resolve(
 ) -> tuple[Settings, ModelChoice]:
     """Merge all sources and validate once. Every value arrives as text, so every source is checked alike.
 
-    Sampling flags without `--processor` choose the processor that uses them, since greedy would
-    silently ignore them.
+    SettingError at the first that is wrong. Sampling flags without `--processor` choose the processor that
+    uses them, since greedy would silently ignore them.
+    """
+    settings, choice, problems = resolve_rest(flags, environment, config)
+    if problems:
+        raise SettingError(problems[0])
+    return settings, choice
+
+
+def resolve_rest(
+    flags: Mapping[str, str], environment: Mapping[str, str] | None = None, config: Path | None = None
+) -> tuple[Settings, ModelChoice, list[str]]:
+    """The same for what needs no setting in particular: wrong ones of environment and config file are left out.
+
+    Each is told, in a line. SettingError only for a flag.
     """
     environment = os.environ if environment is None else environment
     path = config_file() if config is None else config
     merged: dict[str, Any] = {}
-    for source, values in (
-        (f"in {path}", read_config(path)),
-        ("environment", read_environment(environment)),
-        ("", flags),
+    problems: list[str] = []
+    for source, (values, wrong) in (
+        (f"in {path}", _read_config(path)),
+        ("environment", _read_environment(environment)),
     ):
-        given = {name: parse_value(name, text, source=source) for name, text in values.items()}
-        if values is flags and "processor" not in given and merged.get("processor", "greedy") == "greedy":
-            given |= implied_processor(given)
-        merged |= given
+        problems += wrong
+        for name, text in values.items():
+            try:
+                merged[name] = parse_value(name, text, source=source)
+            except SettingError as error:
+                problems.append(str(error))
+    given = {name: parse_value(name, text) for name, text in flags.items()}
+    if "processor" not in given and merged.get("processor", "greedy") == "greedy":
+        given |= implied_processor(given)
+    merged |= given
     settings_names = {f.name for f in fields(Settings)}
     settings = replace(Settings(), **{k: v for k, v in merged.items() if k in settings_names})
     choice = replace(ModelChoice(), **{k: v for k, v in merged.items() if k not in settings_names})
-    return settings, choice
+    return settings, choice, problems
 
 
 def implied_processor(given: Mapping[str, Any]) -> dict[str, str]:

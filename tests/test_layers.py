@@ -22,6 +22,7 @@ LAYERS = [
     {"decoding"},
     {"backends"},
     {"settings", "data_folder", "glossary", ""},
+    {"doors"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 LIGHT = [

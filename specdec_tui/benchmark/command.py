@@ -1,31 +1,65 @@
-"""The `bench` command: load, measure, report. Progress goes to standard error."""
+"""The `bench` command: load, check the prompts, measure, report. Progress goes to standard error."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Sequence
-from dataclasses import replace
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as ProgressBar
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from specdec_tui.backends.pair import LoadError, PairInfo, Progress, PromptError, ReportProgress
 from specdec_tui.benchmark.environment import describe_environment
-from specdec_tui.benchmark.report import as_json, as_table, note_lines
-from specdec_tui.benchmark.run import BenchmarkError, Engine, measure
+from specdec_tui.benchmark.report import as_json, as_sheet, note_lines
+from specdec_tui.benchmark.run import (
+    BenchmarkError,
+    Engine,
+    PromptChecker,
+    Result,
+    UnfitPrompt,
+    check_prompts,
+    measure,
+)
 from specdec_tui.benchmark.statistics import summarize
 from specdec_tui.benchmark.suites import Prompt, builtin_suite, read_suite
-from specdec_tui.settings import ModelChoice, SettingError, Settings
+from specdec_tui.doors import output, writing
+from specdec_tui.doors.characters import json_text
+from specdec_tui.settings import ModelChoice, SettingError, Settings, parse_path, reason_of
 
 if TYPE_CHECKING:
     from typing import Protocol
 
-    class LoadingEngine(Engine, Protocol):
+    class LoadingEngine(Engine, PromptChecker, Protocol):
         def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo: ...
+
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+
+class _Told(KeyboardInterrupt):
+    """The process was asked to end by a signal other than ctrl+c."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"told to end by {signal.Signals(number).name}")
+        self.status = 128 + number
+
+
+@dataclass
+class _Work:
+    """What is there to report, however the work ends."""
+
+    settings: Settings
+    run: dict[str, int]
+    info: PairInfo | None = None
+    turns: int = 0
+    done: int = 0
+    results: list[Result] = field(default_factory=list)
+    stopped: str = ""
+    """Why not all was measured; empty where all was."""
 
 
 def bench(
@@ -41,81 +75,172 @@ def bench(
     json_to: str | None,
     strategies_named: bool = False,
 ) -> int:
-    """Exit status: 0 measured, 1 a run failed, 2 bad input (SettingError is left to the caller)."""
-    if suite_name is not None and (prompts or prompts_file is not None):
+    """Exit status: 0 measured, 1 a run failed, 2 bad input (SettingError is left to the caller), 128+n a signal.
+
+    Whatever stops the work, what was measured until then is reported, as partial.
+    """
+    suite = _suite(prompts, prompts_file, suite_name)
+    path = None if json_to in (None, "-") else parse_path(str(json_to))
+    if path is not None:
+        _check_writable(path)
+    work = _Work(settings, {"repeat": repeat, "warmup": warmup})
+    status = 0
+    try:
+        with _signals_stop():
+            _measure(work, engine, suite, choice, strategies_named)
+    except (LoadError, UnfitPrompt) as error:
+        output.complain(str(error))
+        return BAD_INPUT
+    except KeyboardInterrupt as told:
+        status, work.stopped = (told.status, str(told)) if isinstance(told, _Told) else (INTERRUPTED, "interrupted")
+    except (BenchmarkError, PromptError) as error:
+        status, work.stopped = FAILED, str(error)
+    except Exception as error:  # a fault of ours or of a library's: what it cost minutes to measure is told first
+        if not work.results:
+            raise
+        output.show_traceback(type(error), error, error.__traceback__)
+        status, work.stopped = FAILED, f"{type(error).__name__}: {error}"
+    if work.stopped:
+        output.complain(work.stopped)
+    if work.results and work.info is not None:
+        with _signals_wait():
+            status = _report(work, work.info, json_to, path) or status
+    return status
+
+
+def _suite(prompts: Sequence[str], prompts_file: Path | None, name: str | None) -> list[Prompt]:
+    if name is not None and (prompts or prompts_file is not None):
         raise SettingError("suite: a built-in suite and prompts of your own exclude each other")
     suite = [Prompt((text,)) for text in prompts if text.strip()]
     if prompts and not suite:
         raise SettingError("prompt: an empty prompt cannot be measured")
     if prompts_file is not None:
         suite += read_suite(prompts_file)
-    suite = suite or builtin_suite("everyday" if suite_name is None else suite_name)
-    if json_to not in (None, "-"):
-        _check_writable(Path(str(json_to)))
-    errors = Console(stderr=True, highlight=False)
-    bar = ProgressBar(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=errors,
-        transient=True,
-        disable=not errors.is_terminal,
-    )
+    return suite or builtin_suite("everyday" if name is None else name)
+
+
+def _measure(work: _Work, engine: LoadingEngine, suite: Sequence[Prompt], choice: ModelChoice, named: bool) -> None:
+    with output.at_work("loading") as report:
+
+        def loading(progress: Progress) -> None:
+            counted = progress.fraction is not None
+            report(progress.stage, round(100 * (progress.fraction or 0)), 100 if counted else None)
+
+        def measuring(done: int, turns: int) -> None:
+            work.done, work.turns = done, turns
+            report("measuring", done, turns)
+
+        work.info = engine.load(choice, loading)
+        work.settings = _runnable(work.settings, work.info, named)
+        report("checking the prompts", 0, None)
+        check_prompts(engine, suite, work.settings)
+        report("warm-up", 0, None)
+        measure(engine, suite, work.settings, **work.run, progress=measuring, results=work.results)
+
+
+def _report(work: _Work, info: PairInfo, json_to: str | None, path: Path | None) -> int:
+    """Show and write what was measured. The exit status is 1 where it did not arrive where it was wanted.
+
+    The table comes before the file: whatever becomes of that, the figures have been shown.
+    """
+    summaries = summarize(work.results)
+    report = as_json(work.results, summaries, info, work.settings, describe_environment(), work.run, work.stopped)
+    if json_to == "-":
+        try:
+            output.write_json(report)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            output.give_up()
+            return _kept_elsewhere(report, "standard output", error)
+        return 0
+    partial = f"PARTIAL, {work.done} of {work.turns or 'all'} turns are complete: {work.stopped}" * bool(work.stopped)
+    sheet = as_sheet(work.results, summaries, info, partial)
+    notes = [*info.notes, *note_lines(work.results, summaries)]
+    status = 0
     try:
-        with bar:
-            task = bar.add_task("loading", total=None)
+        _show(sheet, notes, error=False)
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk: a person may still read it here
+        output.give_up()
+        output.complain(f"standard output: {reason_of(error)}")
+        _show(sheet, notes, error=True)
+        status = FAILED
+    if path is not None:
+        try:
+            writing.send(path, [json_text(report), "\n"])
+        except OSError as error:
+            return _kept_elsewhere(report, str(path), error)
+    return status
 
-            def loading(progress: Progress) -> None:
-                total = None if progress.fraction is None else 100
-                bar.update(task, description=progress.stage, total=total, completed=100 * (progress.fraction or 0))
 
-            info = engine.load(choice, loading)
-            settings = _runnable(settings, info, strategies_named, errors)
-            bar.update(task, description="warm-up", total=None)
-            results = measure(
-                engine,
-                suite,
-                settings,
-                repeat=repeat,
-                warmup=warmup,
-                progress=lambda done, total: bar.update(task, description="measuring", completed=done, total=total),
-            )
-    except (LoadError, BenchmarkError, PromptError) as error:
-        errors.print(f"specdec-tui: {error}", markup=False, soft_wrap=True)
-        return 2 if isinstance(error, LoadError) else 1
-    summaries = summarize(results)
-    if json_to is not None:
-        report = as_json(
-            results, summaries, info, settings, describe_environment(), {"repeat": repeat, "warmup": warmup}
-        )
-        text = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False)
-        if json_to == "-":
-            print(text, flush=True)
-            return 0
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    console.print(as_table(results, summaries, info))
-    for note in (*info.notes, *note_lines(results, summaries)):
-        console.print(note, markup=False)
-    if json_to is not None:  # last: what was measured has been shown, whatever becomes of the file
-        Path(json_to).write_text(text + "\n", encoding="utf-8")
-    return 0
+def _show(sheet: output.Sheet, notes: Sequence[str], *, error: bool) -> None:
+    output.show(sheet, error=error)
+    for note in notes:
+        output.say(note, error=error)
+
+
+def _kept_elsewhere(report: dict[str, Any], wanted: str, error: OSError) -> int:
+    """The JSON could not be written where it was wanted: put it where there may be room. The exit status."""
+    output.complain(f"{wanted}: {reason_of(error)}")
+    with suppress(OSError):
+        descriptor, name = tempfile.mkstemp(prefix="specdec-tui-bench-", suffix=".json")
+        output_path = Path(name)
+        try:
+            writing.fill(descriptor, [json_text(report), "\n"])
+        except OSError:
+            output_path.unlink()
+            raise
+        output.complain(f"the results are in {name} instead")
+    return FAILED
+
+
+@contextmanager
+def _signals_stop() -> Iterator[None]:
+    """Inside, being told to end is like ctrl+c: what was measured is kept."""
+
+    def told(number: int, _frame: FrameType | None) -> None:
+        raise _Told(number)
+
+    with _handling(("SIGTERM", "SIGHUP"), told):
+        yield
+
+
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Inside, ctrl+c has no effect: a second one, pressed in impatience, must not lose what the first one kept."""
+    with _handling(("SIGINT", "SIGTERM", "SIGHUP"), signal.SIG_IGN):
+        yield
+
+
+@contextmanager
+def _handling(names: Sequence[str], handler: Any) -> Iterator[None]:
+    numbers = [number for name in names if (number := getattr(signal, name, None))]
+    if threading.current_thread() is not threading.main_thread():  # where Python allows no handlers
+        numbers = []
+    # What is ignored stays so: under nohup, or in the background of a shell.
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heard}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 def _check_writable(path: Path) -> None:
     """Fail before minutes of measuring, not after."""
-    existed = path.exists()
     try:
-        path.open("a").close()
+        writing.check(path)
     except OSError as error:
         raise SettingError(
-            f"json: cannot write {path} ({error.strerror}): give a file in an existing folder, or - for standard output"
+            f"json: cannot write {path} ({reason_of(error)}): "
+            "give a file in an existing folder, or - for standard output"
         ) from None
-    if not existed:
-        path.unlink()
 
 
-def _runnable(settings: Settings, info: PairInfo, named: bool, errors: Console) -> Settings:
+def _runnable(settings: Settings, info: PairInfo, named: bool) -> Settings:
     """Leave out strategies that need a drafter where there is none; LoadError when they were asked for by name."""
     from specdec_tui.decoding.strategies import STRATEGIES
 
@@ -128,5 +253,5 @@ def _runnable(settings: Settings, info: PairInfo, named: bool, errors: Console) 
         raise LoadError(
             f"strategies: {', '.join(missing)} {verb} a drafter, and none is loaded: name one with --drafter"
         )
-    errors.print(f"left out, for want of a drafter: {', '.join(missing)}", markup=False)
+    output.say(f"left out, for want of a drafter: {', '.join(missing)}", error=True)
     return replace(settings, strategies=rest)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec_tui import __version__
+from specdec_tui.doors.reading import MEGABYTE, read_text
 
 PACKAGES = ("torch", "numba", "transformers", "accelerate", "bitsandbytes", "textual", "rich")
 
@@ -47,7 +48,7 @@ def describe_environment() -> dict[str, Any]:
 
 def _processor() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in read_text(Path("/proc/cpuinfo"), most=4 * MEGABYTE).splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     except OSError:

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from specdec_tui.backends.pair import PairInfo
 from specdec_tui.benchmark.run import Result
 from specdec_tui.benchmark.statistics import Spread, Summary
 from specdec_tui.decoding.figures import RECOMPUTES, cost_ratio, prediction, remainder, verify_ratio
 from specdec_tui.decoding.records import LosslessStatus
+from specdec_tui.doors.output import Sheet
 from specdec_tui.settings import Settings
 
 SCHEMA = 1
@@ -28,10 +26,15 @@ def as_json(
     settings: Settings,
     environment: dict[str, Any],
     run: dict[str, Any],
+    stopped: str = "",
 ) -> dict[str, Any]:
-    """The whole benchmark as JSON-ready data; `run` holds repeat and warm-up counts."""
+    """The whole benchmark as JSON-ready data; `run` holds repeat and warm-up counts.
+
+    `stopped`: why not all was measured; such results, and only such, are marked as partial.
+    """
     return {
         "schema": SCHEMA,
+        **({"partial": True, "stopped": stopped} if stopped else {}),
         "environment": environment,
         "models": {
             "target": asdict(info.target),
@@ -96,31 +99,38 @@ def _result(result: Result) -> dict[str, Any]:
     }
 
 
-def as_table(results: Sequence[Result], summaries: Sequence[Summary], info: PairInfo) -> Table:
-    """The summary for a person, one row a strategy."""
+def as_sheet(results: Sequence[Result], summaries: Sequence[Summary], info: PairInfo, partial: str = "") -> Sheet:
+    """The summary for a person, one row a strategy. `partial` says that and why it is one of a part."""
     pair = info.target.name + (f" + {info.drafter.name}" if info.drafter else "")
     models = (info.target, info.drafter) if info.drafter else (info.target,)
     precision = " + ".join(dict.fromkeys(model.quantization.removeprefix("none") or model.dtype for model in models))
-    table = Table(title=Text(f"{pair} · {info.target.device} · {precision}"), caption=Text(CAPTION))
-    table.add_column("strategy")
-    for heading in ("tok/s", "speedup", "α", "τ", "c", "v", "predicted (off by)"):
-        table.add_column(heading, justify="right")
-    table.add_column("lossless")
+    rows = []
     for summary in summaries:
         own = [result for result in results if result.strategy == summary.strategy]
-        table.add_row(
-            summary.strategy,
-            _spread(summary.decode_tokens_per_second, "{:.1f}"),
-            _speedup(summary),
-            _number(summary.acceptance_rate, "{:.2f}"),
-            _number(summary.tokens_per_target_call, "{:.2f}"),
-            _number(summary.cost_ratio, "{:.2f}"),
-            _number(summary.verify_ratio, "{:.2f}"),
-            _predicted(summary),
-            lossless_words(own),
+        rows.append(
+            (
+                summary.strategy,
+                _spread(summary.decode_tokens_per_second, "{:.1f}"),
+                _speedup(summary),
+                _number(summary.acceptance_rate, "{:.2f}"),
+                _number(summary.tokens_per_target_call, "{:.2f}"),
+                _number(summary.cost_ratio, "{:.2f}"),
+                _number(summary.verify_ratio, "{:.2f}"),
+                _predicted(summary),
+                lossless_words(own),
+            )
         )
-    return table
+    title = f"{pair} · {info.target.device} · {precision}"
+    return Sheet(
+        ("strategy", *_FIGURES, "lossless"),
+        rows,
+        f"{title}\n{partial}" if partial else title,
+        CAPTION,
+        frozenset(_FIGURES),
+    )
 
+
+_FIGURES = ("tok/s", "speedup", "α", "τ", "c", "v", "predicted (off by)")
 
 CAPTION = (
     "median over the prompts, each by the median of its repeats (lowest–highest of all prompts and repeats); "

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from specdec_tui.settings import SettingError, reason_of, whole_characters
+from specdec_tui.doors.reading import MEGABYTE, read_text
+from specdec_tui.settings import SettingError, quoted, reason_of, whole_characters
+
+LARGEST_SUITE = 64 * MEGABYTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ def builtin_suite(name: str = "everyday") -> list[Prompt]:
     training of the built-in drafter never sees.
     """
     if name not in SUITES:
-        raise SettingError(f"suite: {name!r} is not one of {', '.join(SUITES)}")
+        raise SettingError(f"suite: {quoted(name)} is not one of {', '.join(SUITES)}")
     text = files("specdec_tui.benchmark").joinpath(f"{name}.jsonl").read_text(encoding="utf-8")
     return _parse(text, f"the built-in suite {name}")
 
@@ -39,8 +42,8 @@ def builtin_suite(name: str = "everyday") -> list[Prompt]:
 def read_suite(path: Path) -> list[Prompt]:
     """Prompts of a JSON-lines file; SettingError names the first line that is wrong."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(path, most=LARGEST_SUITE)
+    except OSError as error:
         raise SettingError(f"prompts: cannot read {path}: {reason_of(error)}") from None
     return _parse(text, str(path))
 
@@ -56,7 +59,7 @@ def _parse_line(line: str, where: str) -> Prompt:
     allowed = 'a JSON object with "prompt" (text) or "turns" (list of texts), and optionally "category"'
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: nested too deeply
         entry = None
     if not isinstance(entry, dict):
         raise SettingError(f"prompts: {where} is not {allowed}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -12,6 +11,7 @@ from typing import Any
 
 from specdec_tui.decoding.records import PrefillDone, RoundVerified, RunEnded, RunStarted, Step, Token, tokens_of
 from specdec_tui.decoding.reliability import reliability
+from specdec_tui.doors.characters import json_text, visible
 from specdec_tui.traces.format import MARK, VERSION, Trace, TraceHeader
 from specdec_tui.traces.summary import AGAINST, figures_of, summarise
 from specdec_tui.traces.tokens import encode_token
@@ -38,7 +38,6 @@ COLUMNS = (
 
 # Signs that make a spreadsheet read a cell as a formula, in half and full width, also behind blanks that it drops.
 _FORMULA = re.compile(r"[\t\r\n]*[=+\-@＝＋－＠]")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def as_json(trace: Trace) -> str:
@@ -66,14 +65,14 @@ def as_json(trace: Trace) -> str:
     ]
     texts = {str(index): text for index, text in trace.texts.items()}
     whole = {MARK: VERSION, **header, "strategies": strategies, "texts": texts}
-    written = json.dumps(plain(whole), ensure_ascii=False, allow_nan=False, indent=1)
-    return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", written) + "\n"
+    return json_text(plain(whole)) + "\n"
 
 
 def as_csv(trace: Trace) -> str:
     """One row a token of the prefill (its round is empty) and of every round counted from 0, in `COLUMNS`.
 
-    Texts that a spreadsheet would read as formulas have an apostrophe before them. The seconds are those
+    Texts that a spreadsheet would read as formulas have an apostrophe before them, and characters that a
+    terminal obeys are the symbols that the app shows: token ids and the JSON are exact. The seconds are those
     of the whole round and stand on its first row alone, so that a sum over the column is right. `reliability`
     is the word of the whole run, empty where it cannot be told.
     """
@@ -151,5 +150,5 @@ def _rows(strategy: str, step: Step) -> Iterator[list[Any]]:
 
 
 def _cell(text: str) -> str:
-    safe = _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text).replace("\0", "␀")
-    return "'" + safe if _FORMULA.match(safe) else safe
+    safe = visible(text)
+    return "'" + safe if _FORMULA.match(text) else safe

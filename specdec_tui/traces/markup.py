@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
-from unicodedata import category
 
-_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+from specdec_tui.doors.characters import visible
+
 _BLANKS = str.maketrans({" ": "·", "\n": "↵", "\t": "⇥"})
 
 
 def safe(text: object) -> str:
     """`text` for an element or a quoted attribute. Controls, bidirectional ones too, become symbols."""
-    written = str(text)
-    if not written.isprintable():
-        written = "".join(map(_symbol, written))
-    return escape(written, quote=True)
+    return escape(visible(str(text)), quote=True)
 
 
 def spelled(text: str) -> str:
@@ -39,17 +36,3 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], class_: str = "") 
 
 def _cell(column: int, word: str) -> str:
     return element("td", safe(word)) if column else element("th", safe(word), scope="row")
-
-
-def _symbol(character: str) -> str:
-    code = ord(character)
-    if character in "\n\t":
-        return character
-    if code < 32:
-        return chr(0x2400 + code)
-    if character in _BIDI:
-        return "⇆"
-    kind = category(character)
-    if kind == "Cc":
-        return "␦"
-    return "\N{REPLACEMENT CHARACTER}" if kind == "Cs" else "␤" if kind in ("Zl", "Zp") else character

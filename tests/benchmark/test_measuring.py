@@ -2,16 +2,15 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.table import Table
 
-from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, ReportProgress
+from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, PromptError, ReportProgress
 from specdec_tui.benchmark.command import bench
-from specdec_tui.benchmark.report import as_json, as_table, note_lines
+from specdec_tui.benchmark.report import as_json, as_sheet, note_lines
 from specdec_tui.benchmark.run import BenchmarkError, Result, measure
 from specdec_tui.benchmark.statistics import Verdict, summarize
 from specdec_tui.benchmark.suites import Prompt, builtin_suite, read_suite
@@ -32,6 +31,7 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
+from specdec_tui.doors.output import Sheet
 from specdec_tui.settings import ModelChoice, SettingError, Settings
 
 INFO = PairInfo(
@@ -44,12 +44,18 @@ class ScriptedEngine:
 
     def __init__(self, error: str = "") -> None:
         self.calls: list[str] = []
+        self.checked: list[Sequence[str]] = []
         self.error = error
 
     def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
         if choice.target == "missing":
             raise LoadError("no such model")
         return INFO
+
+    def check_prompt(self, turns: Sequence[str], settings: Settings) -> None:
+        self.checked.append(turns)
+        if any("refused" in turn for turn in turns):
+            raise PromptError("the chat template \x1b]52;c;aGk=\x07 refuses this")
 
     def new_chat(self) -> None:
         self.calls.append("new chat")
@@ -187,10 +193,16 @@ def test_a_file_that_cannot_be_written_is_found_before_measuring(tmp_path: Path)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_where_the_file_cannot_be_filled_the_table_is_shown_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(OSError, match="No space left"):
-        _bench(ScriptedEngine(), json_to="/dev/full")
-    assert "speculative" in capsys.readouterr().out
+def test_where_the_file_cannot_be_filled_the_table_is_shown_and_the_json_kept_elsewhere(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert _bench(ScriptedEngine(), json_to="/dev/full") == 1
+    shown = capsys.readouterr()
+    assert "speculative" in shown.out and "specdec-tui: /dev/full: No space left on device\n" in shown.err
+    (kept,) = tmp_path.iterdir()
+    assert str(kept) in shown.err
+    assert json.loads(kept.read_text())["schema"] == 1
 
 
 def test_half_characters_of_prompts_are_replaced() -> None:
@@ -278,9 +290,9 @@ def beside(run: Result, target_step: float) -> list[Result]:
     return [target, run]
 
 
-def row_of(table: Table, strategy: str) -> dict[str, str]:
-    names = list(table.columns[0].cells)
-    return {str(column.header): str(list(column.cells)[names.index(strategy)]) for column in table.columns}
+def row_of(sheet: Sheet, strategy: str) -> dict[str, str]:
+    (row,) = [row for row in sheet.rows if row[0] == strategy]
+    return dict(zip(sheet.headings, row, strict=True))
 
 
 def test_intervals_cover_prompts_and_repeats() -> None:
@@ -291,7 +303,7 @@ def test_intervals_cover_prompts_and_repeats() -> None:
     rate = summary.decode_tokens_per_second
     assert rate is not None
     assert (rate.median, rate.low, rate.high) == pytest.approx((6.5, 3.9, 11.6))
-    table = as_table(results, [summary], INFO)
+    table = as_sheet(results, [summary], INFO)
     assert row_of(table, "target")["tok/s"] == "6.5 (3.9–11.6)"
     assert "lowest–highest of all prompts and repeats" in str(table.caption)
 
@@ -299,7 +311,7 @@ def test_intervals_cover_prompts_and_repeats() -> None:
 def test_a_disturbed_run_has_no_bare_ratio_in_the_table_and_says_why() -> None:
     results = beside(plain_run("lookup", 0.058), 0.172)
     summaries = summarize(results)
-    assert row_of(as_table(results, summaries, INFO), "lookup")["speedup"] == "1.00–2.97 ~"
+    assert row_of(as_sheet(results, summaries, INFO), "lookup")["speedup"] == "1.00–2.97 ~"
     (line,) = note_lines(results, summaries)
     assert line == "~ lookup: clock disturbed: one-token passes took 58 ms here and 172 ms in target"
     report = as_json(results, summaries, INFO, TWO, {}, {})
@@ -320,7 +332,7 @@ def test_one_disturbed_repeat_does_not_spoil_the_others_and_is_counted() -> None
     assert lookup.speedup is not None and lookup.reliability is not None
     assert (lookup.speedup.median, lookup.speedup.low, lookup.speedup.high) == pytest.approx((1.0, 1.0, 10 / 3))
     assert (lookup.reliability.word, lookup.disturbed_runs, lookup.runs) == ("steady", 1, 3)
-    assert row_of(as_table(results, summaries, INFO), "lookup")["speedup"] == "1.00 (1.00–3.33) ~"
+    assert row_of(as_sheet(results, summaries, INFO), "lookup")["speedup"] == "1.00 (1.00–3.33) ~"
     (line,) = note_lines(results, summaries)
     assert line.startswith("~ lookup: clock disturbed: 1 of 3 runs, e.g. one-token passes took 30 ms here")
 
@@ -345,7 +357,7 @@ def test_a_target_that_recomputes_everything_is_said_beside_the_speedup_and_in_t
 
     results = measure(Forgetful(), [Prompt(("a",))], TWO, repeat=1, warmup=0)
     summaries = summarize(results)
-    assert row_of(as_table(results, summaries, INFO), "speculative")["speedup"] == "1.25 (1.25–1.25) ~ †"
+    assert row_of(as_sheet(results, summaries, INFO), "speculative")["speedup"] == "1.25 (1.25–1.25) ~ †"
     assert f"† target, speculative: {RECOMPUTES}" in note_lines(results, summaries)
     report = as_json(results, summaries, INFO, TWO, {}, {})
     assert all(r["recomputes"] and RECOMPUTES in r["notices"] for r in report["results"])
@@ -360,7 +372,7 @@ def test_a_prompt_that_leaves_no_room_fails_the_benchmark_with_the_reason() -> N
             yield Step("target", RunEnded(EndReason.CONTEXT, "the context holds 64 tokens"))
             yield Finished()
 
-    with pytest.raises(BenchmarkError, match="prompt 0: the context holds 64 tokens"):
+    with pytest.raises(BenchmarkError, match="prompt 1: the context holds 64 tokens"):
         measure(FullEngine(), [Prompt(("a",))], TWO, repeat=1, warmup=0)
 
 

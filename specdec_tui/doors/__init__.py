@@ -1,0 +1,1 @@
+"""The only ways in and out: text to a terminal, files that are read, files that are written."""

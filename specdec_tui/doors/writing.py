@@ -1,0 +1,156 @@
+"""The one door for files on the way out: whole or not at all, and never in place of a device, pipe or folder.
+
+Links are followed and stay links. All errors are OSError; its `strerror` says in a few words what is wrong.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from specdec_tui.doors.reading import refuse_other_kinds
+
+PRIVATE, SHARED = 0o600, 0o666
+"""Who may read a new file: its owner, or whom the umask lets."""
+
+_FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
+# A folder that one may not write to, and a file that is mounted by itself: what is in the file can still be changed.
+_IN_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
+
+
+def place(path: Path, parts: Iterable[str | bytes], *, mode: int = PRIVATE) -> None:
+    """Put a file at `path` that is there only once it is whole; one that is there is replaced and keeps its rights.
+
+    Text is UTF-8; half characters (lone surrogates), which no file can hold, become question marks.
+    """
+    path, before = _settled(path)
+    if before is not None and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "the file is read-only", str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Hidden, and with an end of its own: no list of files shows it.
+    temporary = path.with_name(f".{secrets.token_hex(8)}.new")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode)
+    except OSError as error:
+        if before is None or error.errno not in _IN_PLACE:
+            raise
+        _fill(path, parts)
+        return
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if before is not None:
+                _keep_rights(descriptor, before)
+            file.writelines(map(_bytes, parts))
+        _move(temporary, path, before)
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
+
+
+def send(path: Path, parts: Iterable[str | bytes]) -> None:
+    """Like `place` for a file all may read; a character device (`/dev/stdout`) gets it instead of being refused."""
+    if is_character_device(path):
+        with os.fdopen(os.open(path, os.O_WRONLY | _FLAGS & ~getattr(os, "O_NONBLOCK", 0)), "wb") as device:
+            device.writelines(map(_bytes, parts))
+    else:
+        place(path, parts, mode=SHARED)
+
+
+def fill(descriptor: int, parts: Iterable[str | bytes]) -> None:
+    """Write all of `parts` into a file that is open, and close it."""
+    with os.fdopen(descriptor, "wb") as file:
+        file.writelines(map(_bytes, parts))
+
+
+def append(path: Path, content: bytes) -> None:
+    """Add whole lines to a private file, behind what someone who was killed left of one."""
+    with os.fdopen(_descriptor(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "r+b", buffering=0) as file:
+        begun = False
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            begun = file.read(1) != b"\n"
+        file.write(b"\n" * begun + content)
+
+
+def log_descriptor(path: Path, *, most: int) -> int:
+    """A file descriptor that appends to a private file, which is begun anew when it is longer than `most` bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = _descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    if os.fstat(descriptor).st_size > most:
+        os.ftruncate(descriptor, 0)
+    return descriptor
+
+
+def check(path: Path) -> None:
+    """OSError where `send` could not write: minutes of work before it must not be lost."""
+    if is_character_device(path):
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return
+    path, before = _settled(path)
+    os.close(os.open(path, os.O_WRONLY | _FLAGS | (os.O_CREAT | os.O_EXCL if before is None else 0), SHARED))
+    if before is None:
+        os.unlink(path)
+
+
+def is_character_device(path: Path) -> bool:
+    try:
+        return stat.S_ISCHR(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _settled(path: Path) -> tuple[Path, os.stat_result | None]:
+    """Where a link leads, and what is there. OSError where that is no regular file."""
+    try:
+        path = Path(os.path.realpath(path))
+        status = os.stat(path)
+    except FileNotFoundError:
+        return path, None
+    except ValueError:
+        raise OSError(errno.EINVAL, "no file can have this name", str(path)) from None
+    refuse_other_kinds(status, path)
+    return path, status
+
+
+def _descriptor(path: Path, flags: int) -> int:
+    path, _ = _settled(path)
+    descriptor = os.open(path, flags | _FLAGS, PRIVATE)
+    try:
+        refuse_other_kinds(os.fstat(descriptor), path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _keep_rights(descriptor: int, before: os.stat_result) -> None:
+    with suppress(OSError):
+        if hasattr(os, "fchown"):
+            os.fchown(descriptor, before.st_uid, before.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+
+
+def _move(temporary: Path, path: Path, before: os.stat_result | None) -> None:
+    try:
+        os.replace(temporary, path)
+    except OSError as error:
+        if before is None or error.errno not in _IN_PLACE:
+            raise
+        _fill(path, [temporary.read_bytes()])
+
+
+def _fill(path: Path, parts: Iterable[str | bytes]) -> None:
+    """Change what is in a file, where it cannot be replaced."""
+    with os.fdopen(_descriptor(path, os.O_WRONLY), "wb") as file:
+        file.truncate(0)
+        file.writelines(map(_bytes, parts))
+
+
+def _bytes(part: str | bytes) -> bytes:
+    return part if isinstance(part, bytes) else part.encode("utf-8", "replace")
