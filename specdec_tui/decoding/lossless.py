@@ -8,7 +8,7 @@ then be a near-tie of the target's own first choice, and that is what teacher fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import isfinite, nan
+from math import inf, isfinite, isnan, nan
 
 import torch
 
@@ -87,13 +87,15 @@ def _verdict(
     divergence: int | None, gaps: list[float], bound: float, length: int, reference_ids: Sequence[int] | None
 ) -> Lossless:
     ties, largest = len(gaps), max(gaps, default=0.0)
-    if not all(isfinite(gap) for gap in gaps):
+    if any(isnan(gap) for gap in gaps):
         return Lossless(LosslessStatus.DIFFERENT, 0, divergence, None, "the target's scores are not numbers")
     if reference_ids is not None and divergence is not None and divergence == min(length, len(reference_ids)):
         detail = f"ended after {length} tokens, the target's own run after {len(reference_ids)}"
-        return Lossless(LosslessStatus.DIFFERENT, ties, divergence, largest, detail)
+        return Lossless(LosslessStatus.DIFFERENT, ties, divergence, largest if isfinite(largest) else None, detail)
     if largest > bound:
         ties = sum(gap <= bound for gap in gaps)
+        if largest == inf:
+            return Lossless(LosslessStatus.DIFFERENT, ties, divergence, None, "a token that the target gives no chance")
         detail = f"a token scores {largest:.3g} below the target's first choice; rounding explains {bound:g}"
         return Lossless(LosslessStatus.DIFFERENT, ties, divergence, largest, detail)
     if ties:
@@ -103,15 +105,10 @@ def _verdict(
 
 
 class _Row:
-    """What the target thinks at one position: scores [V] whose highest is its choice.
+    """What the target thinks at one position: scores [V], in logits, of which the highest in the set is its choice."""
 
-    `margin` [V] says by how many logits each token is inside (above 0) or outside the top-k and top-p
-    set: a token just outside may have been inside for a pass with other rounding. All in logits.
-    """
-
-    def __init__(self, scores: torch.Tensor, margin: torch.Tensor | None = None) -> None:
-        self._scores = scores
-        self._margin = torch.full_like(scores, torch.inf) if margin is None else margin
+    def __init__(self, scores: torch.Tensor, kept: _KeptSet | None = None) -> None:
+        self._scores, self._kept = scores, kept
 
     def gap(self, token: int, bound: float) -> float | None:
         """None for the first choice (lowest id on a tie), else by how much `token` fails to be it."""
@@ -120,11 +117,68 @@ class _Row:
         if bool(self._scores.isnan().any()):
             return nan
         # Tokens that rounding may put outside the set bind nobody.
-        behind = float(self._among(bound).amax() - self._scores[token])
-        return max(behind, -float(self._margin[token]), 0.0)
+        best, own = float(self._among(bound).amax()), float(self._scores[token])
+        behind = 0.0 if best <= own else best - own
+        return max(behind, 0.0 if self._kept is None else self._kept.distance(token))
 
-    def _among(self, margin: float) -> torch.Tensor:
-        return torch.where(self._margin > margin, self._scores, -torch.inf)
+    def _among(self, slack: float) -> torch.Tensor:
+        if self._kept is None:
+            return self._scores
+        return torch.where(self._kept.inside(slack), self._scores, -torch.inf)
+
+
+class _KeptSet:
+    """The top-k and top-p set of a row of logits [V], and what of it holds where rounding moves logits.
+
+    Two logits that rounding can bring nearer by x may change places, and so which of them lies above an edge; and the
+    mass above an edge against the rest has its odds changed by exp(x/T) at most.
+    """
+
+    def __init__(self, logits: torch.Tensor, sampler: Sampler) -> None:
+        self._sampler = sampler
+        order = logits.argsort(descending=True, stable=True)
+        self._ranked = logits[order].double()
+        self._rank = torch.empty_like(order)
+        self._rank[order] = torch.arange(len(order), device=order.device)
+        mass = ((self._ranked - self._ranked[0]) / sampler.temperature).exp()
+        self._mass_before = torch.cat((torch.zeros_like(mass[:1]), mass.cumsum(0)))
+
+    def inside(self, slack: float, token: int | None = None) -> torch.Tensor:
+        """Bool [V], or [1] for one token: in the set (0), surely in it if logits are off by `slack`, or for -x
+        possibly in it if they are off by x."""
+        ranks = self._rank if token is None else self._rank[token : token + 1]
+        values = self._ranked[ranks]
+        inside = torch.ones_like(values, dtype=torch.bool)
+        surely = possibly = exactly = len(self._ranked)
+        if self._sampler.uses_top_k and self._sampler.top_k < len(self._ranked):
+            last_in, first_out = self._ranked[self._sampler.top_k - 1], self._ranked[self._sampler.top_k]
+            surely = int((self._ranked - first_out > abs(slack)).sum())
+            possibly = int((self._ranked >= last_in - abs(slack)).sum())
+            exactly = int((self._ranked >= last_in).sum())  # what ties with the last one in is in
+            inside = ranks < (surely if slack > 0 else possibly if slack < 0 else exactly)
+        if not self._sampler.uses_top_p:
+            return inside
+        before, own = self._mass_before, self._mass_before[ranks + 1] - self._mass_before[ranks]
+        above = torch.searchsorted(-self._ranked, -(values - slack)).clamp(max=possibly)
+        higher = before[above]
+        rest = before[exactly if slack == 0 else possibly] - higher
+        if slack > 0:  # all that may lie above does, and of the edge of top-k only the token itself is left
+            higher = (higher - own * (above > ranks)).clamp(min=0)
+            rest = torch.maximum(before[surely] - higher, own)
+        odds = torch.tensor(self._sampler.top_p, dtype=torch.float64).logit()
+        return inside & ((higher <= 0) | (higher.log() - rest.log() + slack / self._sampler.temperature < odds))
+
+    def distance(self, token: int) -> float:
+        """By how much logits must be off for a token to be in the set: 0 if it is, infinite if it has no chance."""
+        if bool(self.inside(0.0, token)):
+            return 0.0
+        near, far = 0.0, float(self._ranked[0] - self._ranked[self._rank[token]])
+        if not isfinite(far):
+            return inf
+        while far - near > 1e-3 * far:
+            middle = (near + far) / 2
+            near, far = (near, middle) if bool(self.inside(-middle, token)) else (middle, far)
+        return far
 
 
 def _rows(
@@ -150,27 +204,6 @@ def _recomputed(target: CausalModel, prompt_ids: Sequence[int], ids: Sequence[in
 
 
 def _coupled_row(logits: torch.Tensor, sampler: Sampler, noise: torch.Tensor) -> _Row:
+    kept = _KeptSet(logits, sampler) if sampler.uses_top_k or sampler.uses_top_p else None
     # T·(logits/T + g): the coupled draw's argmax, in units of logits.
-    return _Row(logits - sampler.temperature * noise.log(), _set_margin(logits, sampler))
-
-
-def _set_margin(logits: torch.Tensor, sampler: Sampler) -> torch.Tensor:
-    """By how many logits each token [V] is inside the top-k and top-p set; below 0 it is outside."""
-    order = logits.argsort(descending=True, stable=True)
-    ranked = logits[order].double()
-    margin = torch.full_like(ranked, torch.inf)
-    if sampler.uses_top_k and sampler.top_k < len(ranked):
-        last_in, first_out = ranked[sampler.top_k - 1], ranked[sampler.top_k]
-        margin = torch.where(ranked >= last_in, ranked - first_out, ranked - last_in)
-        # A tie with the last one in is in, at no distance from the edge.
-        margin = torch.where((ranked >= last_in) & (margin <= 0), 1e-12, margin)
-    if sampler.uses_top_p:
-        mass = (ranked / sampler.temperature).where(margin > 0, -torch.inf).softmax(0)
-        above = mass.cumsum(0) - mass
-        above = above.gather(0, torch.searchsorted(-ranked, -ranked))  # ties share what is above the first of them
-        # Shifting the logits above an edge by x against the rest multiplies the odds of their mass by exp(x/T).
-        odds = torch.logit(torch.tensor(sampler.top_p, dtype=torch.float64))
-        margin = torch.minimum(margin, sampler.temperature * (odds - torch.logit(above.clamp(0, 1))))
-    unranked = torch.empty_like(margin)
-    unranked[order] = margin
-    return unranked.to(logits.dtype)
+    return _Row(logits - sampler.temperature * noise.log(), kept)

@@ -206,6 +206,69 @@ def test_a_token_far_outside_the_nucleus_is_different() -> None:
     assert found.status is S.DIFFERENT
 
 
+def coupled(row: torch.Tensor, sampler: Sampler, seed: int) -> int:
+    model = FunctionModel(len(row), lambda ids: row)
+    (token,) = emitted(run(model, [0], sampler=sampler, rule="coupled", seed=seed, max_new_tokens=1))
+    return token
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        Sampler("nucleus", 1.0, top_p=0.5),
+        Sampler("nucleus", 0.7, top_p=0.5),
+        Sampler("topk", 1.0, top_k=2),
+        Sampler("topknucleus", 1.0, top_k=3, top_p=0.6),
+        Sampler("topknucleus", 1.0, top_k=2, top_p=0.8),
+    ],
+    ids=lambda sampler: f"{sampler.processor}-{sampler.temperature}-{sampler.top_k}-{sampler.top_p}",
+)
+def test_equal_tokens_that_rounding_swaps_at_an_edge_are_a_near_tie_and_others_are_not(sampler: Sampler) -> None:
+    """Rows of an output layer equal to 1e-7: their order, and which of them is in the set, is rounding's choice."""
+    rows = [torch.tensor([2.5, 2.0, 2.0, 1.8, 0.3, -1.0]) for _ in range(2)]
+    for index, row in enumerate(rows, 1):
+        row[index] += 1e-6
+    differed = 0
+    for seed in range(400):
+        texts = [coupled(each, sampler, seed) for each in rows]
+        settings = {"sampler": sampler, "rule": "coupled", "seed": seed, "bound": 1e-3}
+        model = FunctionModel(6, lambda ids: rows[0])
+        wanted = {S.IDENTICAL} if texts[0] == texts[1] else {S.NEAR_TIES}
+        found = check(model, [0], [texts[1]], None, **settings)
+        assert found.status in wanted, (seed, texts, found)
+        differed += texts[0] != texts[1]
+        assert check(model, [0], [5], None, **settings).status is S.DIFFERENT
+    assert differed > 20
+
+
+@pytest.mark.parametrize("size", [1e-3, 0.05, 0.3])
+def test_whatever_rounding_within_the_bound_does_is_no_error(size: float) -> None:
+    """Logits off by `size` / 2 at most: pairs of them are by `size`."""
+    generator = torch.Generator().manual_seed(int(size * 1000))
+    samplers = [
+        Sampler("nucleus", 0.8, top_p=0.7),
+        Sampler("topk", 1.2, top_k=4),
+        Sampler("topknucleus", 1.0, top_k=5, top_p=0.8),
+    ]
+    for seed in range(300):
+        row = torch.randn(12, generator=generator) * 1.5
+        row[3:6] = row[3]
+        other = row + size * (torch.rand(12, generator=generator) - 0.5)
+        for sampler in samplers:
+            ids = [coupled(other, sampler, seed)]
+            settings = {"sampler": sampler, "rule": "coupled", "seed": seed, "bound": size * 1.01}
+            found = check(FunctionModel(12, lambda ids, row=row: row), [0], ids, None, **settings)
+            assert found.status is not S.DIFFERENT, (seed, sampler, found)
+
+
+def test_an_infinite_gap_is_a_token_without_a_chance_and_leaves_a_figure_that_json_can_hold() -> None:
+    row = torch.tensor([1.0, -torch.inf, 0.0])
+    for changes in ({}, {"sampler": Sampler("nucleus", 1.0, top_p=0.9), "rule": "coupled"}):
+        found = checked([1], None, FunctionModel(3, lambda ids: row), **changes)
+        assert (found.status, found.gap) == (S.DIFFERENT, None)
+        assert found.detail == "a token that the target gives no chance"
+
+
 def test_scores_that_are_no_numbers_are_different_and_leave_no_nan() -> None:
     row = torch.tensor([1.0, float("nan"), 0.0])
     found = checked([0, 0], None, FunctionModel(3, lambda ids: row))
