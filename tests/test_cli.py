@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,84 @@ def test_a_bad_config_file_or_environment_is_status_2(
     monkeypatch.setenv("SPECDEC_TUI_RULE", "x")
     assert status_of("bench") == 2
     assert "rule (environment): 'x'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "config", "words"),
+    [
+        ("SPECDEC_TUI_GAMMA", "x", "", "gamma (environment): 'x' is not valid"),
+        ("SPECDEC_TUI_GAMA", "3", "", "'SPECDEC_TUI_GAMA' is not valid, perhaps SPECDEC_TUI_GAMMA is meant"),
+        ("OTHER", "", "gamma = 99\n", "gamma (in "),
+        ("OTHER", "", "gama = 3\n", "unknown setting 'gama'"),
+        ("OTHER", "", "gamma = [", "cannot read the config file"),
+        ("SPECDEC_TUI_CONFIG", "/dev/zero", "", "/dev/zero: it is a device, not a file"),
+    ],
+)
+def test_a_wrong_setting_stops_a_run_and_is_only_told_by_what_needs_none(
+    variable: str,
+    value: str,
+    config: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "config.toml").write_text(config)
+    monkeypatch.setenv(variable, value)
+    opened: list[object] = []
+    monkeypatch.setattr("specdec_tui.traces.files.read_trace", opened.append)
+    monkeypatch.setattr("specdec_tui.catalogue.show_models", lambda choice: 0)
+    monkeypatch.setattr("specdec_tui.doctor.show_health", lambda engine, settings, choice: 0)
+    for command in (["run"], ["bench"]):
+        assert status_of(*command) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("specdec-tui: ") and words in line
+    status_of("replay", "x.jsonl")  # ends at the terminal that is missing here
+    assert opened and words in capsys.readouterr().err
+    for command in (["models"], ["doctor"], ["--help"], ["bench", "--help"]):
+        assert status_of(*command) == 0
+        assert (words in capsys.readouterr().err) == (command[-1] != "--help")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["pipe", "zeros", "folder"])
+@pytest.mark.parametrize("words", [["bench", "--prompts"], ["replay"]])
+def test_a_file_that_is_none_is_one_line_and_hangs_nothing(
+    words: list[str], kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = {"pipe": tmp_path / "pipe", "zeros": Path("/dev/zero"), "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    assert status_of(*words, str(path)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"cannot read {path}: it is " in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["\x1b]52;c;aGk=\x07"], ["bench", "--\x1b]0;x\x07"], ["--rule", "\u202e\n\x9b"], ["bench", "--repeat", "\x1b[2J"]],
+)
+def test_what_was_typed_comes_back_harmless(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(*words) == 2
+    shown = capsys.readouterr().err
+    assert len(shown.splitlines()) == 1 and not set("\x1b\x07\x9b\u202e") & set(shown)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_help_is_shown_in_encodings_that_lack_our_glyphs(encoding: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "specdec_tui", "bench", "--help"],
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"draft tokens per round (gamma)" in done.stdout
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_end_in_no_traceback(closed: str, tmp_path: Path) -> None:
+    done = subprocess.run(["sh", "-c", f'"{sys.executable}" -m specdec_tui {closed}'], capture_output=True, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr + done.stdout
 
 
 @pytest.mark.parametrize("words", [[], ["run"], ["--gamma", "3"]])

@@ -550,3 +550,41 @@ def test_a_failed_load_leaves_the_previous_pair_in_place(
 def test_running_without_models_is_a_clear_error() -> None:
     with pytest.raises(LoadError, match="no models are loaded"):
         list(LocalEngine().run("hello", FOUR, never))
+
+
+def test_prompts_that_cannot_be_run_are_known_before_any_pass(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    pair = TinyPair()
+    pair.target.context_length = 10
+    assert pair.drafter is not None
+    pair.drafter.context_length = 8
+    engine = make_engine(pair)
+    engine.check_prompt(["a" * 9], FOUR)
+    with pytest.raises(PromptError, match="its 10 tokens leave no room in the target's context of 10 tokens"):
+        engine.check_prompt(["a" * 10], FOUR)
+    with pytest.raises(PromptError, match="its 9 tokens leave no room in the drafter's context of 8 tokens"):
+        engine.check_prompt(["a" * 9], ALL)
+    with pytest.raises(PromptError, match="turn 2: its 10 tokens"):
+        engine.check_prompt(["a" * 4, "b" * 5], FOUR)
+    engine.check_prompt(["a" * 4, "b" * 4], FOUR)
+    with pytest.raises(PromptError, match="turn 2: its 29 tokens"):  # answers are as long as they are asked to be
+        engine.check_prompt(["a" * 4, "b" * 5], replace(FOUR, ignore_eos=True))
+    engine.check_prompt(["a" * 4, "b" * 5], replace(FOUR, chat=False))
+    assert pair.target.passes == [] and pair.drafter.passes == []
+
+
+def test_a_template_that_refuses_one_turn_is_known_before_any_pass(
+    make_engine: Callable[[TinyPair], LocalEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = TinyPair()
+    encode = pair.tokenizer.encode
+
+    def refusing(prompt: str, history: Sequence[tuple[str, str]] = (), chat: bool = True) -> tuple[list[int], str]:
+        if "no" in prompt:
+            raise ValueError("the chat template says no")
+        return encode(prompt, history, chat)
+
+    monkeypatch.setattr(pair.tokenizer, "encode", refusing)
+    with pytest.raises(PromptError, match="the chat template says no"):
+        make_engine(pair).check_prompt(["yes", "no"], FOUR)

@@ -1,11 +1,13 @@
 """Settings: one validation for every source, and one precedence."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from specdec_tui.settings import (
     FIELDS,
+    PLACES,
     ModelChoice,
     SettingError,
     Settings,
@@ -15,6 +17,7 @@ from specdec_tui.settings import (
     parse_value,
     read_config,
     resolve,
+    resolve_rest,
 )
 
 
@@ -90,6 +93,80 @@ def test_a_damaged_or_unknown_config_is_a_clear_message(tmp_path: Path) -> None:
     config.write_text("gama = 3\n")
     with pytest.raises(SettingError, match="unknown setting 'gama'"):
         read_config(config)
+
+
+HOSTILE_CONFIGS = {
+    "nested lists": (b"gamma = " + b"[" * 30_000, "nested too deeply"),
+    "nested tables": (b"gamma = " + b"{a=" * 10_000, "nested too deeply"),
+    "long number": (b"seed = " + b"9" * 5000, "cannot read the config file .*limit"),
+    "long hexadecimal number": (b"seed = 0x" + b"f" * 9000, "seed: this value is not valid: give a whole number"),
+    "long list": (b"strategies = [" + b"0x" + b"f" * 9000 + b"]", "strategies: this value is not valid"),
+    "long text": (b'rule = "' + b"x" * 9000 + b'"', r"rule .*'x{60}…' is not valid"),
+    "long word": (b"x" * 9000 + b" = 1", r"unknown setting 'x{60}…'"),
+    "megabytes": (b"# " + b"x" * 70_000, "longer than 64 kB"),
+    "controls": (b'rule = "\\u001b]52;c;aGk=\\u0007"', "is not valid"),
+    "zeros": (b"\0" * 100, "cannot read"),
+    "infinity": (b"gamma = inf", "is not valid"),
+    "date": (b"gamma = 2026-11-28", "is not valid"),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(("content", "words"), HOSTILE_CONFIGS.values(), ids=HOSTILE_CONFIGS)
+def test_a_hostile_config_is_one_short_line(content: bytes, words: str, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_bytes(content)
+    with pytest.raises(SettingError, match=words) as error:
+        resolve({}, {}, config)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 800
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["zeros", "pipe", "folder"])
+def test_what_is_no_file_in_the_configs_place_is_one_line(kind: str, tmp_path: Path) -> None:
+    config = {"zeros": Path("/dev/zero"), "pipe": tmp_path / "pipe", "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(config)
+    with pytest.raises(SettingError, match=r"cannot read the config file .*, not a file"):
+        read_config(config)
+
+
+def test_the_null_device_is_no_config_at_all() -> None:
+    assert read_config(Path("/dev/null")) == {}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_accepted(encoding: str, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("gamma = 3\n", encoding=encoding)
+    assert read_config(config) == {"gamma": "3"}
+
+
+def test_a_misspelt_variable_is_named_with_what_is_allowed() -> None:
+    with pytest.raises(SettingError) as error:
+        resolve({}, {"SPECDEC_TUI_GAMA": "3"}, Path("/none"))
+    message = str(error.value)
+    assert "'SPECDEC_TUI_GAMA' is not valid, perhaps SPECDEC_TUI_GAMMA is meant: allowed are" in message
+    assert all(name.upper() in message for name in FIELDS) and "DATA_DIR" in message and "\n" not in message
+
+
+def test_variables_that_name_places_and_the_palettes_words_are_no_mistakes() -> None:
+    places = {f"SPECDEC_TUI_{name}": "x" for name in PLACES}
+    settings, _ = resolve({}, places | {"SPECDEC_TUI_LENGTH": "7", "OTHER_SPECDEC_TUI_X": "1"}, Path("/none"))
+    assert settings.max_new_tokens == 7
+
+
+def test_what_needs_no_setting_leaves_wrong_ones_out_and_tells_each(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('gamma = 99\ngama = 3\nseed = 5\n[top-k]\ntheme = "x"\n')
+    environment = {"SPECDEC_TUI_RULE": "x", "SPECDEC_TUI_SED": "1", "SPECDEC_TUI_TEMPERATURE": "0.5"}
+    settings, _, problems = resolve_rest({}, environment, config)
+    assert (settings.gamma, settings.seed, settings.temperature) == (Settings().gamma, 5, 0.5)
+    assert len(problems) == 5
+    for words in ("gamma (in", "unknown setting 'gama'", "top-k: a table", "SPECDEC_TUI_SED", "rule (environment)"):
+        assert sum(words in problem for problem in problems) == 1
+    with pytest.raises(SettingError, match="gamma"):
+        resolve_rest({"gamma": "x"}, {}, config)
 
 
 def test_words_with_dashes_and_palette_names_mean_their_settings() -> None:

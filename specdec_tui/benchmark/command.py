@@ -96,10 +96,13 @@ def bench(
     except (BenchmarkError, PromptError) as error:
         status, work.stopped = FAILED, str(error)
     except Exception as error:  # a fault of ours or of a library's: what it cost minutes to measure is told first
-        if not work.results:
-            raise
-        output.show_traceback(type(error), error, error.__traceback__)
-        status, work.stopped = FAILED, f"{type(error).__name__}: {error}"
+        from specdec_tui.backends.errors import describe_error, is_out_of_memory
+
+        if not is_out_of_memory(error):
+            if not work.results:
+                raise
+            output.show_traceback(type(error), error, error.__traceback__)
+        status, work.stopped = FAILED, describe_error(error)
     if work.stopped:
         output.complain(work.stopped)
     if work.results and work.info is not None:

@@ -67,6 +67,36 @@ def test_a_symbolic_link_stays_a_link(tmp_path: Path) -> None:
     assert read_config(real) == {"gamma": "8"}
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["device", "pipe", "folder"])
+def test_what_is_no_file_is_neither_read_nor_replaced(kind: str, tmp_path: Path) -> None:
+    path = {"device": Path("/dev/null"), "pipe": tmp_path / "pipe", "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    before = path.stat()
+    with pytest.raises(SettingError, match=f"settings not saved to .*: it is a {kind}, not a file"):
+        save_settings(path, {"gamma": 8})
+    assert (path.stat().st_ino, path.stat().st_mode) == (before.st_ino, before.st_mode)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("damaged", [b"gamma = " + b"[" * 30_000, b"seed = " + b"9" * 5000, b"#" * 70_000, b"a\xff"])
+def test_a_hostile_file_is_left_alone(damaged: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(damaged)
+    with pytest.raises(SettingError, match="settings not saved"):
+        save_settings(path, {"gamma": 8})
+    assert path.read_bytes() == damaged
+
+
+def test_a_file_with_a_byte_order_mark_can_be_saved_to(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("# mine\nseed = 3\n", encoding="utf-8-sig")
+    save_settings(path, {"gamma": 8})
+    assert read_config(path) == {"seed": "3", "gamma": "8"}
+    assert "# mine" in path.read_text()
+
+
 def test_no_temporary_file_is_left_behind(tmp_path: Path) -> None:
     save_settings(tmp_path / "config.toml", {"gamma": 8})
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["config.toml"]
