@@ -1,0 +1,157 @@
+"""Text goes out and files go in and out through `specdec_tui/doors` alone: a walk over the code finds no other way."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import specdec_tui
+
+PACKAGE = Path(specdec_tui.__file__).parent
+
+# Calls by their bare name, by the module they belong to, and methods by their name alone.
+BUILTINS = {"print", "open", "input", "breakpoint"}
+FUNCTIONS = {
+    "os": {"open", "fdopen", "write", "replace", "rename", "truncate", "dup2", "link", "popen", "system", "mkfifo"},
+    "io": {"open", "FileIO", "open_code"},
+    "codecs": {"open"},
+    "shutil": {"copy", "copy2", "copyfile", "copyfileobj", "copytree", "move"},
+    "tempfile": {"mkstemp", "NamedTemporaryFile", "TemporaryFile", "SpooledTemporaryFile", "mkdtemp"},
+    "logging": {"StreamHandler", "FileHandler", "basicConfig"},
+    "traceback": {"print_exc", "print_exception", "print_stack", "print_tb"},
+    "warnings": {"warn"},
+    "rich": {"print", "inspect", "print_json"},
+    "rich.console": {"Console"},
+    "json": {"dump"},
+    "csv": set[str](),
+}
+METHODS = {"write_text", "write_bytes", "read_text", "read_bytes", "write", "writelines", "rename", "print_exc"}
+STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
+DOORS = {"characters", "output", "reading", "writing"}
+
+ALLOWED: dict[str, tuple[set[str], str]] = {
+    "doors/output.py": (
+        {"open", "os.open", "os.dup2", "rich.console.Console", ".write", "sys.stdout", "sys.stderr"},
+        "the door to standard output and standard error",
+    ),
+    "doors/reading.py": ({"os.open", "os.fdopen"}, "the door for files on the way in"),
+    "doors/writing.py": (
+        {"os.open", "os.fdopen", "os.replace", ".writelines", ".write", ".read_bytes"},
+        "the door for files on the way out",
+    ),
+    "benchmark/command.py": ({"tempfile.mkstemp"}, "a name in the system's folder, filled through the door"),
+    "benchmark/suites.py": ({".read_text"}, "a resource of the package itself"),
+    "backends/demo.py": (
+        {".open", ".read_text", ".rename", ".write", ".write_text"},
+        "builds the demo pair in a folder that it made itself",
+    ),
+    "backends/demo_convert.py": (
+        {"shutil.copyfile", ".read_text", ".write_text"},
+        "builds the demo pair in a folder that it made itself",
+    ),
+    "backends/demo_download.py": ({".open", ".read_text", ".write"}, "parts of downloads, of a known size"),
+    "backends/hub.py": ({".read_text"}, "to be mended"),
+    "backends/memory.py": ({".read_text"}, "files of the kernel"),
+    "traces/files.py": ({".open", ".write", "os.fdopen", "os.replace", "tempfile.mkstemp"}, "to be mended"),
+    "traces/store.py": ({"os.link", "os.open", "os.replace"}, "takes a name that no other program can take"),
+    "tui/prompt/history.py": (
+        {".open", ".write", ".writelines", "os.fdopen", "os.open", "os.replace", "tempfile.mkstemp"},
+        "to be mended",
+    ),
+    "tui/app/program.py": ({"sys.stdout", "sys.stderr"}, "the way to leave"),
+    "tui/terminal/terminal.py": (
+        {"os.dup2", "os.fdopen", "os.open", "sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"},
+        "gives the app its terminal, and all others a log",
+    ),
+    "cli.py": ({"sys.stderr"}, "argparse says by it which of the two it means"),
+}
+
+
+def ways(tree: ast.Module) -> Iterator[str]:
+    """Every way by which this code could get past the doors."""
+    named: dict[str, str] = {}  # what an imported name stands for
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.split(".")[0]
+                named[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                named[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            full = named.get(node.id, f"builtins.{node.id}")
+            module, _, name = full.rpartition(".")
+            if name in FUNCTIONS.get(module, ()) or (module == "sys" and name in STREAMS):
+                yield full
+            elif module in ("builtins", "io") and name in BUILTINS:
+                yield name
+        elif isinstance(node, ast.Attribute):
+            base = _dotted(node.value, named)
+            if node.attr in FUNCTIONS.get(base, ()) or (base == "sys" and node.attr in STREAMS):
+                yield f"{base}.{node.attr}"
+            elif base == "builtins" and node.attr in BUILTINS:
+                yield node.attr
+            elif node.attr in METHODS and base.split(".")[-1] not in DOORS:
+                yield f".{node.attr}"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "open":
+            if _dotted(node.func.value, named) in FUNCTIONS | {"builtins": ()}:
+                continue  # found already
+            modes = [*node.args[:1], *(k.value for k in node.keywords if k.arg in ("mode", "encoding", "buffering"))]
+            if any(isinstance(mode, ast.Constant) and isinstance(mode.value, str) for mode in modes):
+                yield ".open"
+
+
+def _dotted(node: ast.expr, named: dict[str, str]) -> str:
+    if isinstance(node, ast.Name):
+        return named.get(node.id, node.id)
+    return f"{_dotted(node.value, named)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_module_goes_past_the_doors(path: Path) -> None:
+    found = set(ways(ast.parse(path.read_text(encoding="utf-8"))))
+    allowed, _ = ALLOWED.get(path.relative_to(PACKAGE).as_posix(), (set[str](), "no reason"))
+    assert found <= allowed, f"{path.name} goes past the doors by {found - allowed}: see specdec_tui/doors"
+
+
+def test_every_exception_is_a_module_and_has_a_reason() -> None:
+    assert all((PACKAGE / name).is_file() and reason for name, (_, reason) in ALLOWED.items())
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("print('x')", {"print"}),
+        ("from builtins import print as say\nsay('x')", {"print"}),
+        ("import builtins\nbuiltins.open('x')", {"open"}),
+        ("say = print", {"print"}),
+        ("import os\nos.open('x', 0)", {"os.open"}),
+        ("import os as system\nsystem.replace('x', 'y')", {"os.replace"}),
+        ("from os import replace as move\nmove('x', 'y')", {"os.replace"}),
+        ("from io import open", set()),
+        ("from io import open\nopen('x')", {"io.open"}),
+        ("path.open('rb')", {".open"}),
+        ("path.open(mode='w')", {".open"}),
+        ("path.open(encoding='utf-8')", {".open"}),
+        ("model.open(use_cache=True)", set()),
+        ("path.write_text('x')", {".write_text"}),
+        ("path.read_text(encoding='utf-8')", {".read_text"}),
+        ("file.write(b'x')", {".write"}),
+        ("from specdec_tui.doors import output\noutput.write('x')", set()),
+        ("import sys\nsys.stderr.write('x')", {"sys.stderr", ".write"}),
+        ("from sys import stdout as out\nout.flush()", {"sys.stdout"}),
+        ("import sys\nsys.__stdout__", {"sys.__stdout__"}),
+        ("from rich.console import Console\nConsole()", {"rich.console.Console"}),
+        ("import rich.console\nrich.console.Console()", {"rich.console.Console"}),
+        ("from rich import print\nprint('x')", {"rich.print"}),
+        ("import shutil\nshutil.copyfile('x', 'y')", {"shutil.copyfile"}),
+        ("import tempfile\ntempfile.mkstemp()", {"tempfile.mkstemp"}),
+        ("import traceback\ntraceback.print_exc()", {"traceback.print_exc", ".print_exc"}),
+    ],
+)
+def test_the_walk_finds_what_goes_past_the_doors(code: str, found: set[str]) -> None:
+    assert set(ways(ast.parse(code))) - {".print_exc"} == found - {".print_exc"}
