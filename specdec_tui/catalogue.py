@@ -10,7 +10,7 @@ from specdec_tui.settings import ModelChoice
 
 def show_models(choice: ModelChoice) -> int:
     """Print both tables. Exit status 0; LoadError's line and 2 for a device that is not there."""
-    from specdec_tui.backends.hub import cached_models
+    from specdec_tui.backends.hub_cache import CachedModel, scan_cache
     from specdec_tui.backends.memory import gigabytes, resolve_device
 
     try:
@@ -18,11 +18,13 @@ def show_models(choice: ModelChoice) -> int:
     except LoadError as error:
         output.complain(str(error))
         return 2
+    found = scan_cache()
+    names = {model.name for model in found if isinstance(model, CachedModel)}
     presets = []
     for name, preset in PRESETS.items():
         pair = resolve(ModelChoice(name, "", "", choice.device, choice.dtype, choice.quantize))
         specs = [pair.target] + ([pair.drafter] if pair.drafter else [])
-        cached = all(_is_cached(spec) for spec in specs)
+        cached = all(_is_cached(spec, names) for spec in specs)
         needs, fits = _fit(specs, device) if cached else _rough_fit(preset.parameters, specs, device)
         presets.append(
             (
@@ -37,8 +39,10 @@ def show_models(choice: ModelChoice) -> int:
     headings = ("preset", "target", "drafter", "cached", "needs", "fits")
     output.show(output.Sheet(headings, presets, f"Presets (on {device})"))
     cached_rows = []
-    found = cached_models()
     for model in found:
+        if not isinstance(model, CachedModel):
+            cached_rows.append((model.name, "damaged", "", "", model.reason))
+            continue
         spec = ModelSpec(model.name, choice.dtype, choice.device, choice.quantize or "none")
         cached_rows.append((model.name, model.model_type, gigabytes(model.size_bytes), *_fit([spec], device)))
     if found:
@@ -49,13 +53,12 @@ def show_models(choice: ModelChoice) -> int:
     return 0
 
 
-def _is_cached(spec: ModelSpec) -> bool:
+def _is_cached(spec: ModelSpec, names: set[str]) -> bool:
     from specdec_tui.backends import demo
-    from specdec_tui.backends.hub import cached_models
 
     if spec.source == DEMO_TARGET:
         return demo.cached_target_folder() is not None
-    return spec.source.startswith("demo-") or any(model.name == spec.source for model in cached_models())
+    return spec.source.startswith("demo-") or spec.source in names
 
 
 def _rough_fit(parameters: tuple[float, float], specs: list[ModelSpec], device: str) -> tuple[str, str]:
@@ -74,6 +77,7 @@ def _fit(specs: list[ModelSpec], device: str) -> tuple[str, str]:
     """What these models need together, and whether it is free here."""
     from specdec_tui.backends import memory
     from specdec_tui.backends.description import describe
+    from specdec_tui.backends.errors import plainly
     from specdec_tui.backends.quiet import quiet
     from specdec_tui.backends.weights import resolve_dtype
 
@@ -84,7 +88,9 @@ def _fit(specs: list[ModelSpec], device: str) -> tuple[str, str]:
                 config = describe(spec, lambda progress: None).config
                 needs.append(memory.estimate(spec.name, config, resolve_dtype(spec.dtype, device), spec.quantization))
     except LoadError as error:
-        return "?", str(error)
+        return "?", str(error).removeprefix(f"{specs[0].name}: ")
+    except Exception as error:  # one model that cannot be read must not hide the others
+        return "?", f"cannot be read: {plainly(error)}"
     total = memory.gigabytes(sum(need.total_bytes for need in needs))
     try:
         placements = memory.place(needs, device, specs[0].quantization)

@@ -13,7 +13,7 @@ from specdec_tui.settings import PRESET_NAMES, ModelChoice
 @pytest.fixture(autouse=True)
 def _empty_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPECDEC_TUI_CACHE_DIR", str(tmp_path / "demo"))
-    monkeypatch.setattr("specdec_tui.backends.hub.cached_models", list)
+    monkeypatch.setattr("specdec_tui.backends.hub_cache.scan_cache", list)
 
 
 def test_presets_that_are_not_cached_are_estimated(

@@ -53,7 +53,6 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
         "builds the demo pair in a folder that it made itself",
     ),
     "backends/demo_download.py": ({".open", ".read_text", ".write"}, "parts of downloads, of a known size"),
-    "backends/hub.py": ({".read_text"}, "to be mended"),
     "backends/memory.py": ({".read_text"}, "files of the kernel"),
     "traces/files.py": ({".open", ".write", "os.fdopen", "os.replace", "tempfile.mkstemp"}, "to be mended"),
     "traces/store.py": ({"os.link", "os.open", "os.replace"}, "takes a name that no other program can take"),

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 
-_OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
+_LACKS = re.compile(r"has no attribute '([^']*)'")
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "not enough memory",
+    "can't allocate",
+    "cannot allocate",
+    "unable to allocate",
+    "failed to allocate",
+    "bad_alloc",
+    "bad allocation",
+    "storage size calculation overflowed",
+    "array is too big",
+    "maximum supported dimension",
+)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -17,8 +32,28 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception says, as one line for a person; its type where it says nothing."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """What an exception says, as one line for a person; its type where it says nothing.
+
+    A line that only announces the next one ("Validation error for field 'x':") is told with it.
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+
+
+def plainly(error: BaseException) -> str:
+    """The same for errors that are words of Python alone: a KeyError says nothing but the key."""
+    text = first_line(error)
+    if isinstance(error, KeyError):
+        return f"{text.strip(chr(39))!r} is not there, or not known"
+    if isinstance(error, AttributeError) and (found := _LACKS.search(text)):
+        return f"{found[1]!r} is not there"
+    if isinstance(error, ZeroDivisionError):
+        return "one of its sizes is zero"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return text if text else type(error).__name__
 
 
 def describe_error(error: Exception) -> str:

@@ -1,19 +1,25 @@
-"""Where a model's files are: a hub id, a local folder or a GGUF file; what is cached, and fetching the rest.
+"""Where a model's files are: a hub id, a local folder or a GGUF file; and fetching what is not there.
 
-Files that are in the hub cache and complete are used as they are, without asking the network.
-No torch and no transformers here, so that a list of cached models costs little.
+Files that are in the hub cache and complete are used as they are, without asking the network. All of
+them are looked at before a library reads any.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from specdec_tui.backends.config_sizes import sizes_of
+from specdec_tui.backends.gguf_header import is_split, read_header
 from specdec_tui.backends.pair import LoadError, Progress, ReportProgress
+from specdec_tui.backends.small_files import FileProblem, check_folder, read_object
+from specdec_tui.backends.waiting import NoAnswer, awaited
+from specdec_tui.backends.weight_files import Contents, check_weights, names_of
 
 _DESCRIPTION = ("*.json", "*.model", "*.jinja", "*.tiktoken", "vocab.txt", "merges.txt")
 _SAFETENSORS = ("*.safetensors", "*.safetensors.index.json")
@@ -29,6 +35,7 @@ _TOKENIZER_FILES = (
     "tekken.json",
     "*.tiktoken",
 )
+_TOKENIZER_STEMS = ("tokenizer", "vocab", "merges", "spiece", "tekken", "special_tokens", "added_tokens")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
@@ -42,35 +49,29 @@ class Location:
     hub_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CachedModel:
-    """A causal language model in the local hub cache, complete and ready to load."""
-
-    name: str
-    size_bytes: int
-    model_type: str
-
-
 def locate(source: str, progress: ReportProgress) -> Location:
     """Find a model and make its config and tokenizer files available; LoadError when there is no such model."""
     path = Path(source).expanduser()
     if path.suffix.lower() == ".gguf":
-        if not path.is_file():
+        if not path.is_file() and not is_split(path):
             raise LoadError(f"{source}: there is no such GGUF file.")
+        _check_gguf(source, path)
         return Location(source, path.absolute().parent, gguf_file=path.name)
     if path.is_dir():
-        if not (path / "config.json").is_file():
+        if not os.path.lexists(path / "config.json"):
             raise LoadError(f"{source}: this folder has no config.json, so it is not a model.")
         _check_tokenizer(source, path)
+        _check_description(source, path)
         return Location(source, path.absolute())
     if not _HUB_ID.fullmatch(source):
         raise LoadError(f"{source}: there is no such folder, and it is no hub id (owner/name) either.")
     folder = _cached_snapshot(source)
-    if folder is None or not (folder / "config.json").is_file() or not _has_tokenizer(folder):
+    if folder is None or not os.path.lexists(folder / "config.json") or not _has_tokenizer(folder):
         folder = _fetch(source, _DESCRIPTION, f"Looking up {source}", progress)
     if not (folder / "config.json").is_file():
         raise LoadError(f"{source}: the repository has no config.json, so it is not a transformers model.")
     _check_tokenizer(source, folder)
+    _check_description(source, folder)
     return Location(source, folder, hub_id=source)
 
 
@@ -83,60 +84,89 @@ def fetch_weights(location: Location, progress: ReportProgress) -> Location:
         return location
     folder = location.folder
     for patterns in (_SAFETENSORS, _PICKLED):
-        if missing_weights(folder) == ():
+        if _has_weights(location.source, folder):
             break
         folder = _fetch(location.hub_id, (*_DESCRIPTION, *patterns), f"Downloading {location.hub_id}", progress)
     _require_weights(location.source, folder)
     return Location(location.source, folder, hub_id=location.hub_id)
 
 
+def contents_of(location: Location) -> Contents:
+    """What the headers of a model's weight files, which are all there, say that is in them."""
+    if location.gguf_file is not None:
+        header = read_header(location.folder / location.gguf_file)
+        return Contents(len(header.tensors), header.parameters)
+    return check_weights(location.folder, names_of(location.folder) or ())
+
+
 def missing_weights(folder: Path) -> tuple[str, ...] | None:
     """Names of weight files that a folder should have and has not; None when it has no weights at all."""
-    for stem in ("model.safetensors", "pytorch_model.bin"):
-        index = folder / f"{stem}.index.json"
-        if index.is_file():
-            shards = sorted(set(_read_json(index).get("weight_map", {}).values()))
-            return tuple(shard for shard in shards if not (folder / shard).is_file())
-        if (folder / stem).is_file():
-            return ()
-    return None
+    names = names_of(folder)
+    return None if names is None else tuple(name for name in names if not os.path.lexists(folder / name))
 
 
-def cached_models(cache_folder: Path | None = None) -> list[CachedModel]:
-    """Complete causal language models in the hub cache (by default the user's), most recently used first."""
-    from huggingface_hub import scan_cache_dir
-    from huggingface_hub.errors import CacheNotFound
-
+def _has_weights(source: str, folder: Path) -> bool:
     try:
-        repositories = scan_cache_dir(cache_folder).repos
-    except (CacheNotFound, OSError, ValueError):
-        return []
-    found = []
-    for repository in sorted(repositories, key=lambda repository: -repository.last_accessed):
-        if repository.repo_type != "model":
-            continue
-        for revision in sorted(repository.revisions, key=lambda revision: -revision.last_modified):
-            config = _read_json(revision.snapshot_path / "config.json")
-            if _is_causal_lm(config) and missing_weights(revision.snapshot_path) == ():
-                model_type = str(config.get("model_type", ""))
-                found.append(CachedModel(repository.repo_id, revision.size_on_disk, model_type))
-                break
-    return found
-
-
-def _is_causal_lm(config: dict[str, Any]) -> bool:
-    names = config.get("architectures") or []
-    return not config.get("is_encoder_decoder", False) and any(
-        name.endswith(("ForCausalLM", "LMHeadModel")) for name in names
-    )
+        return missing_weights(folder) == ()
+    except FileProblem as problem:
+        raise LoadError(f"{source}: its weights cannot be loaded: {problem}.") from None
 
 
 def _require_weights(source: str, folder: Path) -> None:
-    missing = missing_weights(folder)
-    if missing is None:
-        raise LoadError(f"{source}: there are no weights (model.safetensors or pytorch_model.bin, or their shards).")
-    if missing:
-        raise LoadError(f"{source}: {len(missing)} weight file(s) are missing: {', '.join(missing[:3])}.")
+    """LoadError unless all weight files are there and whole, and have tensors enough for the config's layers."""
+    try:
+        missing = missing_weights(folder)
+        if missing is None:
+            raise LoadError(
+                f"{source}: there are no weights (model.safetensors or pytorch_model.bin, or their shards)."
+            )
+        if missing:
+            raise LoadError(f"{source}: {len(missing)} weight file(s) are missing: {', '.join(missing[:3])}.")
+        tensors = check_weights(folder, names_of(folder) or ()).tensors
+    except FileProblem as problem:
+        raise LoadError(f"{source}: its weights cannot be loaded: {problem}.") from None
+    layers = sizes_of(source, _config(source, folder)).layers
+    if tensors is not None and layers > tensors:
+        raise LoadError(
+            f"{source}: its config names {layers:,} layers, but its weight files hold {tensors:,} tensors: "
+            "they do not belong together."
+        )
+
+
+def _check_description(source: str, folder: Path) -> None:
+    """What is read before any weights: every small file bounded and whole, and sizes that can be built."""
+    config = _config(source, folder)
+    try:
+        check_folder(folder)
+    except FileProblem as problem:
+        part = "tokenizer" if str(problem).startswith(_TOKENIZER_STEMS) else "files"
+        raise LoadError(f"{source}: its {part} cannot be read: {problem}.") from None
+    _refuse_what_cannot_fit(source, config)
+
+
+def _config(source: str, folder: Path) -> dict[str, Any]:
+    try:
+        return read_object(folder / "config.json")
+    except FileProblem as problem:
+        raise LoadError(f"{source}: its config cannot be read: config.json {problem}.") from None
+
+
+def _refuse_what_cannot_fit(source: str, config: dict[str, Any]) -> None:
+    from specdec_tui.backends.memory import refuse_what_cannot_fit  # brings torch, as what comes next does
+
+    refuse_what_cannot_fit(source, sizes_of(source, config))
+
+
+def _check_gguf(source: str, path: Path) -> None:
+    try:
+        header = read_header(path)
+    except FileProblem as problem:
+        raise LoadError(f"{source} {problem}.") from None
+    config = header.config()
+    _refuse_what_cannot_fit(source, config)
+    layers = sizes_of(source, config).layers
+    if layers > len(header.tensors):
+        raise LoadError(f"{source}: it names {layers:,} layers, but holds {len(header.tensors):,} tensors.")
 
 
 def _has_tokenizer(folder: Path) -> bool:
@@ -158,16 +188,25 @@ def _cached_snapshot(hub_id: str) -> Path | None:
 
 def _fetch(hub_id: str, patterns: Sequence[str], stage: str, progress: ReportProgress) -> Path:
     """Download what matches into the hub cache and return the snapshot's folder."""
-    from huggingface_hub import errors, snapshot_download
+    from huggingface_hub import constants, errors, snapshot_download
 
+    host = urlsplit(constants.ENDPOINT).hostname or "the hub"
     progress(Progress(stage))
     try:
-        folder = snapshot_download(
-            hub_id,
-            allow_patterns=list(patterns),
-            ignore_patterns=list(_IGNORED),
-            tqdm_class=_reporting_bar(stage, progress),
+        folder = awaited(
+            lambda reached: snapshot_download(
+                hub_id,
+                allow_patterns=list(patterns),
+                ignore_patterns=list(_IGNORED),
+                tqdm_class=_reporting_bar(stage, reached),
+            ),
+            f"{stage}: waiting for {host}",
+            progress,
         )
+    except NoAnswer as error:
+        raise LoadError(
+            f"{hub_id}: {host} has not answered for {error.seconds:.0f} s. Try again later, or name a local folder."
+        ) from None
     except errors.GatedRepoError as error:
         raise LoadError(
             f"{hub_id} is gated: accept its conditions on its hub page, then log in with `hf auth login`."
@@ -207,14 +246,6 @@ def _reporting_bar(stage: str, progress: ReportProgress) -> type:
             return drawn
 
     return ReportingBar
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _one_line(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,11 +13,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from specdec_tui.backends import compatibility, hub, memory
 from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
 from specdec_tui.backends.description import ModelDescription, describe
-from specdec_tui.backends.errors import first_line
+from specdec_tui.backends.errors import first_line, is_out_of_memory, plainly
 from specdec_tui.backends.lean_model import LeanModel, agrees, fits, why_not
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.backends.presets import ModelSpec, resolve
-from specdec_tui.backends.quiet import quiet
+from specdec_tui.backends.quiet import Heart, between_compilations, quiet
 from specdec_tui.backends.tokenizer import PromptTokenizer
 from specdec_tui.backends.weights import check_quantization, info_of, load_weights, resolve_dtype
 from specdec_tui.settings import ModelChoice
@@ -25,6 +26,7 @@ from specdec_tui.settings import ModelChoice
 _TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>")
 
 _TRIAL = 40  # tokens
+_NO_MEMORY = "Not enough memory:"
 
 
 @dataclass(frozen=True)
@@ -43,19 +45,30 @@ def load_pair(choice: ModelChoice, progress: ReportProgress) -> Pair:
     """Load what a choice names. LoadError, with one line that says what is wrong, when it cannot be loaded.
 
     Nothing is printed; the caller decides about threads and keeps its previous pair until this returns.
+    `progress` is asked between the layers and tensors of a load: what it raises abandons the load.
     """
+    heart = Heart(progress)
     try:
-        with quiet():
-            return _load(choice, progress)
-    except LoadError:
+        with quiet(heart.beat):
+            return _load(choice, heart)
+    except LoadError as error:
+        if is_out_of_memory(error) and not str(error).startswith(_NO_MEMORY):
+            raise LoadError(f"{_NO_MEMORY} {error}") from error
         raise
-    except torch.OutOfMemoryError as error:
-        raise LoadError("Out of memory while the models were loaded. Try a smaller model, dtype or int8.") from error
     except Exception as error:
-        raise LoadError(f"The models cannot be loaded: {type(error).__name__}: {first_line(error)}") from error
+        if is_out_of_memory(error):
+            raise LoadError(
+                f"{_NO_MEMORY} the models filled it while they were loaded. Try a smaller model, dtype or int8."
+            ) from error
+        raise LoadError(f"The models cannot be loaded: {type(error).__name__}: {plainly(error)}") from error
+    except BaseException as stopped:
+        traceback.clear_frames(stopped.__traceback__)  # they hold what was loaded so far
+        memory.give_back()
+        raise
 
 
-def _load(choice: ModelChoice, progress: ReportProgress) -> Pair:
+def _load(choice: ModelChoice, heart: Heart) -> Pair:
+    progress = heart.report
     spec = resolve(choice)
     device = memory.resolve_device(choice.device)
     target = _describe(spec.target, progress)
@@ -77,6 +90,8 @@ def _load(choice: ModelChoice, progress: ReportProgress) -> Pair:
     ends: list[frozenset[int]] = []
     infos: list[ModelInfo] = []
     models = [_with_weights(model, progress) for model in models]
+    for model, need in zip(models, needs, strict=True):
+        _refuse_other_weights(model, need)
     for index, (model, need, place) in enumerate(zip(models, needs, places, strict=True)):
         progress(Progress(f"Loading {model.spec.name}", (index + 0.1) / len(models)))
         weights = load_weights(model, dtype, place)
@@ -86,7 +101,7 @@ def _load(choice: ModelChoice, progress: ReportProgress) -> Pair:
             )
         )
         info = info_of(model, weights, need.parameters, context_length_of(weights.config.get_text_config(decoder=True)))
-        runnable, note = _runnable(weights, partial(load_weights, model, dtype, place), model.spec.name)
+        runnable, note = _runnable(weights, partial(load_weights, model, dtype, place), model.spec.name, heart)
         notes += [note] if note else []
         loaded.append(runnable)
         infos.append(replace(info, memory_bytes=runnable.memory_bytes) if isinstance(runnable, LeanModel) else info)
@@ -107,7 +122,7 @@ def _load(choice: ModelChoice, progress: ReportProgress) -> Pair:
 
 
 def _runnable(
-    weights: PreTrainedModel, load_again: Callable[[], PreTrainedModel], name: str
+    weights: PreTrainedModel, load_again: Callable[[], PreTrainedModel], name: str, heart: Heart
 ) -> tuple[TransformersModel | LeanModel, str]:
     """The fastest executor whose logits are the model's, and a note where that is not what one would expect."""
     plain = TransformersModel(weights)
@@ -120,10 +135,12 @@ def _runnable(
         return plain, f"{slower}{reason}."
     ids = [(37 * i + 1) % plain.vocab_size for i in range(min(_TRIAL, plain.context_length or _TRIAL))]
     expected = plain.forward(ids, len(ids))
+    heart.beat()
     try:
-        lean = LeanModel(weights)
-        if agrees(lean, ids, expected):
-            return lean, ""
+        with between_compilations(heart.beat):
+            lean = LeanModel(weights)
+            if agrees(lean, ids, expected):
+                return lean, ""
         reason = "the fast ones do not give its logits on this machine"
     except torch.OutOfMemoryError:
         raise
@@ -139,6 +156,21 @@ def _describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription 
 
 def _with_weights(model: ModelDescription, progress: ReportProgress) -> ModelDescription:
     return ModelDescription(model.spec, hub.fetch_weights(model.location, progress), model.config, model.tokenizer)
+
+
+def _refuse_other_weights(model: ModelDescription, need: memory.Estimate) -> None:
+    """LoadError where the weight files hold less than half of what the config describes: found before memory is taken.
+
+    Not where they are packed. Lesser differences are told, tensor by tensor, by loading them.
+    """
+    held = hub.contents_of(model.location).parameters
+    if held is None or getattr(model.config, "quantization_config", None) is not None:
+        return
+    if need.parameters > 2 * held:
+        raise LoadError(
+            f"{model.spec.name}: its config describes {need.parameters:,} weights, but its weight files hold {held:,}: "
+            "they do not belong together."
+        )
 
 
 def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
 from specdec_tui.backends.causal_lm import context_length_of
+from specdec_tui.backends.config_sizes import LAYER_BYTES, Sizes
+from specdec_tui.backends.errors import is_out_of_memory, plainly
 from specdec_tui.backends.pair import LoadError
 
 # Bytes a quantized weight takes, its scales included (bitsandbytes: one float per row, per 64 weights).
@@ -22,23 +26,27 @@ _QUANTIZED_LAYERS = ("Linear", "Conv1D")
 _PLANNED_TOKENS = 4096
 _HEADROOM = 1.05
 _RESERVED_BYTES = 256 << 20  # activations, kernels' workspaces
+_UNCOUNTABLE = 2.0**63
+_MODULE_BYTES = LAYER_BYTES // 11  # a Llama layer has so many modules
+_COUNTED_OFTEN = 1000  # modules between two looks at what they take
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What one model needs: weights, and keys and values per token of context, in bytes."""
+    """What one model needs, in bytes: weights, tables that are no weights, keys and values per token of context."""
 
     name: str
     parameters: int
     weight_bytes: int
     cache_bytes_per_token: int
     context_length: int | None = None
+    table_bytes: int = 0
 
     @property
     def total_bytes(self) -> int:
-        """Weights and the cache of a conversation of up to 4,096 tokens, with some headroom."""
+        """All of it, with the cache of a conversation of up to 4,096 tokens and some headroom."""
         tokens = min(self.context_length or _PLANNED_TOKENS, _PLANNED_TOKENS)
-        return int(self.weight_bytes * _HEADROOM) + tokens * self.cache_bytes_per_token
+        return int(self.weight_bytes * _HEADROOM) + self.table_bytes + tokens * self.cache_bytes_per_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +58,57 @@ class Placement:
     note: str = ""
 
 
+def refuse_what_cannot_fit(name: str, sizes: Sizes) -> None:
+    """LoadError for a model that fits no memory of this machine, however it is loaded: told before it is built."""
+    free = available_bytes("cpu")
+    if torch.cuda.is_available():
+        free += sum(available_bytes(f"cuda:{index}") for index in range(torch.cuda.device_count()))
+    least = sizes.least_bytes(_QUANTIZED_BYTES["int4"])
+    if least > free:
+        raise LoadError(_too_large(name, gigabytes(sizes.least_bytes(2)), free))
+
+
 def estimate(name: str, config: PreTrainedConfig, dtype: torch.dtype, quantization: str) -> Estimate:
-    """Count a model's weights by building it without memory (on the meta device)."""
-    with accelerate.init_empty_weights():
-        model = AutoModelForCausalLM.from_config(config)
+    """Count a model's weights by building it without memory (on the meta device).
+
+    LoadError when its config makes no model, or one whose parts alone fill the memory.
+    """
+    try:
+        with accelerate.init_empty_weights(include_buffers=True), _bounded(name):
+            # Eager attention, which every model has: a config may name a kernel to be fetched.
+            model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+        return _counted(name, model, config, dtype, quantization)
+    except LoadError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error) or isinstance(error, OverflowError) or "overflow" in str(error).lower():
+            raise LoadError(_too_large(name, gigabytes(_UNCOUNTABLE), available_bytes("cpu"))) from error
+        raise LoadError(f"{name}: no model can be made of its config: {plainly(error)}") from error
+
+
+@contextmanager
+def _bounded(name: str) -> Iterator[None]:
+    """End the building of a model whose modules, without any weights, take more than there is."""
+    free = available_bytes("cpu")
+    count = itertools.count(1)
+
+    def bound(*_: Any) -> None:
+        built = next(count)
+        if built % _COUNTED_OFTEN == 0 and built * _MODULE_BYTES > free:
+            raise LoadError(_too_large(name, gigabytes(free), free))
+
+    hook = torch.nn.modules.module.register_module_module_registration_hook(bound)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _counted(name: str, model: Any, config: PreTrainedConfig, dtype: torch.dtype, quantization: str) -> Estimate:
     head = model.get_output_embeddings()
     tied = head is not None and getattr(config.get_text_config(decoder=True), "tie_word_embeddings", False)
     stored = _stored_bytes(config)
-    parameters, weight_bytes = 0, 0.0
+    parameters, weight_bytes, tables = 0, 0.0, 0
     for module in model.modules():
         if tied and module is head:
             continue
@@ -67,9 +118,10 @@ def estimate(name: str, config: PreTrainedConfig, dtype: torch.dtype, quantizati
         if type(module).__name__ in _QUANTIZED_LAYERS and module is not head:
             each = _QUANTIZED_BYTES.get(quantization, stored or each)
         weight_bytes += count * each
+        tables += sum(buffer.numel() * buffer.itemsize for buffer in module.buffers(recurse=False))
     text_config = config.get_text_config(decoder=True)
     return Estimate(
-        name, parameters, int(weight_bytes), _cache_bytes(text_config, dtype), context_length_of(text_config)
+        name, parameters, int(weight_bytes), _cache_bytes(text_config, dtype), context_length_of(text_config), tables
     )
 
 
@@ -184,6 +236,11 @@ def _impossible(needs: Sequence[Estimate], free: dict[str, int]) -> str:
     return f"Not enough memory: {wanted} needed, {have} free. Choose a smaller model, dtype or quantization."
 
 
+def _too_large(name: str, needed: str, free: int) -> str:
+    about = needed if needed.startswith("more") else f"about {needed}"
+    return f"Not enough memory: {name} needs {about}, {gigabytes(free)} is free. Choose a smaller model."
+
+
 def gigabytes(size: float) -> str:
     """A size for a person: `6.4 GB`."""
-    return f"{size / 1e9:.1f} GB"
+    return f"{size / 1e9:,.1f} GB" if size < 1e15 else "more than 1,000,000 GB"

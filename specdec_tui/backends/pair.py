@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from specdec_tui.doors.characters import one_line
+
 
 class LoadError(Exception):
-    """A pair that cannot be loaded: one message that says what is wrong and what would work."""
+    """A pair that cannot be loaded: one line that says what is wrong and what would work.
+
+    It may quote models' files and what libraries say of them, so it is made harmless here.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+class LoadAbandoned(BaseException):
+    """Raised by a load's progress report when nobody wants the load any more. No library takes it for its own error."""
 
 
 class PromptError(Exception):
@@ -23,6 +35,7 @@ class Progress:
 
 
 ReportProgress = Callable[[Progress], None]
+"""May raise (LoadAbandoned): whoever loads asks it often, and lets what it raises pass."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from huggingface_hub import constants
 from tiny_transformers import tiny_tokenizer
 
 from specdec_tui.backends import hub
+from specdec_tui.backends.hub_cache import cached_models
 from specdec_tui.backends.pair import LoadError, Progress
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -52,13 +53,13 @@ def test_cached_models_lists_complete_causal_models_only(hub_cache: Path, save_m
     (put(hub_cache, "someone/half", tiny) / "model.safetensors").unlink()
     encoder = put(hub_cache, "someone/encoder", tiny) / "config.json"
     encoder.write_text(json.dumps(json.loads(encoder.read_text()) | {"architectures": ["BertModel"]}))
-    (model,) = hub.cached_models(hub_cache)
+    (model,) = cached_models(hub_cache)
     assert (model.name, model.model_type) == ("someone/tiny", "llama")
     assert model.size_bytes >= (tiny / "model.safetensors").stat().st_size
 
 
 def test_without_a_cache_no_model_is_listed(tmp_path: Path) -> None:
-    assert hub.cached_models(tmp_path / "absent") == []
+    assert cached_models(tmp_path / "absent") == []
 
 
 def test_a_model_that_is_not_cached_says_so_when_the_hub_is_out_of_reach(hub_cache: Path) -> None:
@@ -83,10 +84,9 @@ def test_a_missing_gguf_file_is_named_so() -> None:
         hub.locate("nowhere/model.gguf", silent)
 
 
-def test_a_gguf_file_is_its_own_weights(tmp_path: Path) -> None:
-    (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    location = hub.fetch_weights(hub.locate(str(tmp_path / "model.gguf"), silent), silent)
-    assert (location.folder, location.gguf_file) == (tmp_path, "model.gguf")
+def test_a_gguf_file_is_its_own_weights(tiny_gguf: Path) -> None:
+    location = hub.fetch_weights(hub.locate(str(tiny_gguf), silent), silent)
+    assert (location.folder, location.gguf_file) == (tiny_gguf.parent, tiny_gguf.name)
 
 
 def test_a_folder_without_a_config_is_no_model(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_pair_needs_a_target() -> None:
 
 def test_presets_and_cached_models_are_listed_without_importing_torch() -> None:
     code = (
-        "import sys; import specdec_tui.backends.presets; from specdec_tui.backends.hub import cached_models; "
+        "import sys; import specdec_tui.backends.presets; from specdec_tui.backends.hub_cache import cached_models; "
         "cached_models(); assert not {'torch', 'transformers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

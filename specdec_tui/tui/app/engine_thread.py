@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
-from specdec_tui.backends.pair import PairInfo, Progress
+from specdec_tui.backends.pair import LoadAbandoned, PairInfo, Progress
 from specdec_tui.decoding.records import Event
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
@@ -61,10 +61,15 @@ class EngineThread:
         self._thread.start()
 
     def load(self, choice: ModelChoice) -> int:
-        """Queue a load; returns the number its reports will carry."""
+        """Queue a load; returns the number its reports will carry. Cancelled, it ends with its next report."""
 
         def work(job: _Job) -> None:
-            self._report(job.number, self._engine.load(choice, lambda step: self._report(job.number, step)))
+            def report(step: Progress) -> None:
+                if job.cancelled.is_set() or self._closing.is_set():
+                    raise LoadAbandoned
+                self._report(job.number, step)
+
+            self._report(job.number, self._engine.load(choice, report))
 
         return self._put(work)
 
@@ -102,11 +107,12 @@ class EngineThread:
 
         return self._put(do)
 
-    def cancel(self) -> None:
-        """Ask every run put so far to end: the one at work does so between two rounds, a queued one at its start."""
+    def cancel(self, *numbers: int) -> None:
+        """Ask these jobs, or every job put so far, to end: a run between two rounds, a load with its next report."""
         with self._lock:
             for job in self._unfinished:
-                job.cancelled.set()
+                if not numbers or job.number in numbers:
+                    job.cancelled.set()
 
     def close(self) -> None:
         """End the run at work and take no further job. Does not wait."""

@@ -91,6 +91,7 @@ class Runs:
         self.turns = 0
         """Of the conversation, answered so far."""
         self._loads: dict[int, ModelChoice] = {}
+        self._abandoned: dict[int, ModelChoice] = {}
         self._new_chats: set[int] = set()
         self._job: int | None = None
         self._again = False
@@ -159,14 +160,30 @@ class Runs:
             self._run_or_wait(self.last_prompt, again=True)
 
     def stop(self) -> str:
-        """End the run within a round and keep its text; a waiting prompt goes back to the box. Says what it did."""
-        waiting = "The prompt is back in the box" if self.waiting else ""
-        said = "Stopping" if self.running else waiting
-        if self.running:
-            self.engine.cancel()
+        """End the run within a round and keep its text, or else abandon the loads. Says what it did.
+
+        A waiting prompt goes back to the box.
+        """
+        said = []
+        if self._job is not None:
+            self.engine.cancel(self._job)
+            said.append("Stopping")
+        elif self._loads:
+            said.append(self._abandon_loads())
+        if self.waiting and self._job is None:
+            said.append("the prompt is back in the box" if said else "The prompt is back in the box")
         self._return_waiting()
         self._settle()
-        return said
+        return "; ".join(said)
+
+    def _abandon_loads(self) -> str:
+        """The present pair stays at once; the engine's thread lets go with the load's next step."""
+        self.engine.cancel(*self._loads)
+        self._abandoned |= self._loads
+        self._loads.clear()
+        self._screen.show_progress(None)
+        kept = "no models are loaded, m loads some" if self.pair is None else f"{self.pair.target.name} stays"
+        return f"Load abandoned: {kept}"
 
     def new_chat(self) -> None:
         """Forget the conversation, behind the run at work."""
@@ -187,6 +204,8 @@ class Runs:
         turn = (max(1, self.turns) if self._again else self.turns + 1) if settings.chat else 0
         self.last_prompt, self.run = prompt, Run(prompt, settings, turn=turn)
         self._screen.run_begins(self.run)
+        if self._abandoned:
+            self._screen.say("The run begins as soon as the abandoned load has let go")
         self._job = self.engine.run(prompt, settings, again=self._again)
 
     def _return_waiting(self) -> None:
@@ -211,6 +230,8 @@ class Runs:
         batch: list[Event] = []
         for report in reports:
             match report.item:
+                case Progress() if report.job in self._abandoned:
+                    pass
                 case Progress() as progress:
                     self._screen.show_progress(progress)
                 case PairInfo() as pair:
@@ -243,6 +264,9 @@ class Runs:
         self._screen.show_progress(None)
         if job in self._loads:
             self._load_ended(job, error)
+        elif job in self._abandoned:
+            del self._abandoned[job]
+            self.prepare()
         elif job == self._job:
             self._run_ended(error)
         elif error:
@@ -257,7 +281,8 @@ class Runs:
     def _loaded(self, job: int, pair: PairInfo) -> None:
         self.pair, self.turns = pair, 0
         self._screen.chat_is_new()
-        self.choice = self._loads.get(job, self.choice)
+        # An abandoned load may have been over already: then its pair is what answers.
+        self.choice = (self._abandoned | self._loads).get(job, self.choice)
         self._screen.pair_loaded(pair)
         if pair.notes:
             self._screen.say(" · ".join(pair.notes), timeout=10)

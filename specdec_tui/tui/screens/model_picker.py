@@ -26,17 +26,23 @@ _AS_THE_PRESET = "as the preset says"
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A model or preset in the list."""
+    """A model or preset in the list; one that is `damaged` cannot be chosen, and its detail says why."""
 
     name: str
     detail: str = ""
+    damaged: bool = False
 
 
 def models_on_this_computer() -> list[Listed]:
-    """Causal models in the local hub cache. Slow: imports the hub's library."""
-    from specdec_tui.backends.hub import cached_models
+    """Causal models in the local hub cache, the damaged ones last. Slow: imports the hub's library."""
+    from specdec_tui.backends.hub_cache import CachedModel, scan_cache
 
-    return [Listed(model.name, size(model.size_bytes)) for model in cached_models()]
+    return [
+        Listed(model.name, size(model.size_bytes))
+        if isinstance(model, CachedModel)
+        else Listed(model.name, model.reason, damaged=True)
+        for model in scan_cache()
+    ]
 
 
 def presets() -> list[Listed]:
@@ -140,7 +146,7 @@ class ModelPicker(Dialog[ModelChoice]):
     def _option(self, kind: str, listed: Listed) -> Option:
         mark = "✓ " if self._is_loaded(kind, listed) else "  "
         label = Content.assemble(mark, (one_row(listed.name), "bold"), "  ", (one_row(listed.detail), "$text-muted"))
-        return Option(label, id=f"{kind}:{listed.name}")
+        return Option(label, id=f"{kind}:{listed.name}", disabled=listed.damaged)
 
     @on(OptionList.OptionSelected)
     def _picked(self, event: OptionList.OptionSelected) -> None:

@@ -1,0 +1,205 @@
+"""Models whose files are cut off, split, pointers or no files at all: one line with the cause and the cure."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from specdec_tui.backends import loading
+from specdec_tui.backends.loading import load_pair
+from specdec_tui.backends.pair import LoadError
+from specdec_tui.settings import ModelChoice
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 5368709120\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused here must be refused before any weights are read."""
+
+    def fail(*arguments: object) -> None:
+        raise AssertionError("weights were loaded")
+
+    monkeypatch.setattr(loading, "load_weights", fail)
+
+
+def refusal(target: Path) -> str:
+    with pytest.raises(LoadError) as caught:
+        load_pair(ModelChoice(target=str(target), device="cpu"), lambda progress: None)
+    text = str(caught.value)
+    assert "\n" not in text and str(target) in text
+    return text
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", "tokenizer_config.json"])
+def test_a_git_lfs_pointer_is_named_with_its_cure(save_model: Any, name: str) -> None:
+    folder = save_model("target")
+    (folder / name).write_text(POINTER)
+    text = refusal(folder)
+    assert f"{name} is a Git LFS pointer" in text and "git lfs pull" in text
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.99])
+def test_a_file_that_was_cut_off_is_named_with_its_cure(save_model: Any, name: str, share: float) -> None:
+    folder = save_model("target")
+    file = folder / name
+    file.write_bytes(file.read_bytes()[: int(share * file.stat().st_size)])
+    text = refusal(folder)
+    assert f"{name} is cut off" in text or f"{name} is no whole JSON" in text
+    assert "download it again" in text
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.1, 0.5, 0.999])
+def test_a_gguf_file_that_was_cut_off_is_named_with_its_cure(tiny_gguf: Path, share: float) -> None:
+    tiny_gguf.write_bytes(tiny_gguf.read_bytes()[: int(share * tiny_gguf.stat().st_size)])
+    assert "download it again" in refusal(tiny_gguf)
+
+
+def test_a_git_lfs_pointer_in_place_of_a_gguf_file_is_named_so(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_text(POINTER)
+    assert "is a Git LFS pointer" in refusal(tmp_path / "model.gguf")
+
+
+def test_a_part_of_a_split_gguf_file_says_how_to_join_them(tiny_gguf: Path) -> None:
+    part = tiny_gguf.rename(tiny_gguf.with_name("model-00002-of-00003.gguf"))
+    text = refusal(part)
+    assert "one of the 3 parts" in text and "--merge model-00001-of-00003.gguf" in text
+
+
+def test_a_gguf_file_that_names_ten_million_layers_is_refused(tiny_gguf: Path) -> None:
+    content = tiny_gguf.read_bytes()
+    key = b"llama.block_count" + (4).to_bytes(4, "little")
+    place = content.index(key) + len(key)
+    tiny_gguf.write_bytes(content[:place] + (10_000_000).to_bytes(4, "little") + content[place + 4 :])
+    assert refusal(tiny_gguf).startswith("Not enough memory: ")
+
+
+def test_a_header_that_promises_more_than_the_file_has_ends(tmp_path: Path) -> None:
+    count = (2**60).to_bytes(8, "little")
+    (tmp_path / "m.gguf").write_bytes(b"GGUF" + (3).to_bytes(4, "little") + count * 2 + b"\0" * 64)
+    assert "m.gguf is " in refusal(tmp_path / "m.gguf")
+
+
+HARMS: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a folder": os.mkdir,
+    "a link to a file that is not there": lambda path: path.symlink_to("nowhere"),
+    "levels of symbolic links": lambda path: path.symlink_to(path),
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "MB": lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 10**9),
+    "nested too deeply": lambda path: path.write_text("[" * 200_000),
+    "no UTF-8": lambda path: path.write_bytes(b'{"a": "\xff\xfe"}'),
+    "JSON object": lambda path: path.write_text("[]"),
+    "digits": lambda path: path.write_text('{"vocab_size": ' + "9" * 5000 + "}"),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_config_that_is_none_is_refused_in_words_and_at_once(save_model: Any, harm: str) -> None:
+    folder = save_model("target")
+    (folder / "config.json").unlink()
+    HARMS[harm](folder / "config.json")
+    assert harm in refusal(folder)
+
+
+@pytest.mark.parametrize("name", ["generation_config.json", "tokenizer.json", "chat_template.jinja"])
+def test_a_pipe_in_place_of_any_small_file_holds_nobody(save_model: Any, name: str) -> None:
+    folder = save_model("target")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    assert f"{name} is a pipe" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        ("[]", "no JSON object"),
+        ('{"weight_map": ["a"]}', "names no files"),
+        ('{"weight_map": {"a": 5}}', "names no files"),
+        ('{"weight_map": {"a": "../../secret.safetensors"}}', "no file beside it"),
+        ("{", "no whole JSON"),
+    ],
+)
+def test_a_damaged_index_of_shards_is_named(save_model: Any, index: str, said: str) -> None:
+    folder = save_model("target")
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(index)
+    assert said in refusal(folder)
+
+
+def test_a_shard_that_was_cut_off_is_found_before_the_first_is_loaded(save_model: Any) -> None:
+    folder = save_model("target")
+    whole = folder / "model.safetensors"
+    content = whole.read_bytes()
+    names = list(load_file(whole))
+    (folder / "b.safetensors").write_bytes(content[:-1])
+    shutil.move(whole, folder / "a.safetensors")
+    shards = {name: "ab"[index % 2] + ".safetensors" for index, name in enumerate(names)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    text = refusal(folder)
+    assert f"b.safetensors is cut off ({len(content) - 1:,} of {len(content):,} bytes are there)" in text
+
+
+SIZES = ["num_hidden_layers", "hidden_size", "vocab_size"]
+
+
+@pytest.mark.parametrize("field", SIZES)
+@pytest.mark.parametrize("value", [-1, 0, 1.5, "many", True, [2], {"a": 1}])
+def test_a_size_that_is_none_names_the_model_and_the_field(save_model: Any, field: str, value: object) -> None:
+    folder = save_model("target")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {field: value}))
+    text = refusal(folder)
+    assert field in text and "a whole number from 1 up is needed" in text
+
+
+@pytest.mark.parametrize("field", [*SIZES, "intermediate_size"])
+@pytest.mark.parametrize("value", [10**9, 10**18, 10**30])
+def test_an_absurd_size_is_not_enough_memory(save_model: Any, field: str, value: int) -> None:
+    folder = save_model("target")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {field: value}))
+    assert refusal(folder).startswith("Not enough memory: ")
+
+
+def test_ten_million_layers_are_refused_before_one_is_built(save_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = save_model("target")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"num_hidden_layers": 10_000_000}))
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise AssertionError("it was built")
+
+    monkeypatch.setattr("specdec_tui.backends.memory.AutoModelForCausalLM.from_config", fail)
+    text = refusal(folder)
+    assert text.startswith("Not enough memory: ") and " needs about 370.5 GB" in text and "is free" in text
+
+
+def test_more_layers_than_there_are_tensors_do_not_belong_together(save_model: Any) -> None:
+    folder = save_model("target")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"num_hidden_layers": 300}))
+    assert "names 300 layers, but its weight files hold 30 tensors" in refusal(folder)
+
+
+def test_sizes_that_the_weight_files_do_not_have_are_found_before_memory_is_taken(save_model: Any) -> None:
+    folder = save_model("target")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"intermediate_size": 100_000}))
+    assert "weight files hold 43,744: they do not belong together" in refusal(folder)
+
+
+@pytest.mark.parametrize("field", ["model_type", "dtype"])
+def test_a_name_that_is_none_names_the_model_and_the_field(save_model: Any, field: str) -> None:
+    folder = save_model("target")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {field: [1]}))
+    assert f"{field} in its config is [1]: a name is needed" in refusal(folder)
