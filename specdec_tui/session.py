@@ -29,11 +29,13 @@ from specdec_tui.strategy_run import (
     not_checkable,
     refused,
     sampler_of,
+    with_notices,
 )
 
 if TYPE_CHECKING:
     from specdec_tui.backends.loading import Pair
     from specdec_tui.backends.model import CausalModel
+    from specdec_tui.backends.tokenizer import Prompt
     from specdec_tui.decoding.device_run import Need, Programs
     from specdec_tui.decoding.drafters import Drafter
     from specdec_tui.decoding.ngram import NgramStore
@@ -139,7 +141,7 @@ class LocalEngine:
 
         before: list[int] = []
         with suppress(ValueError):
-            before, _ = pair.tokenizer.encode("", self._history if settings.chat else (), settings.chat)
+            before = pair.tokenizer.encode("", self._history if settings.chat else (), settings.chat).ids
         room = len(before) + SHORT_PROMPT + settings.max_new_tokens
         needs: list[Need] = []
         for name in settings.strategies:
@@ -164,7 +166,7 @@ class LocalEngine:
         before: list[tuple[str, str]] = []
         for number, turn in enumerate(map(whole_characters, turns), 1):
             try:
-                ids, _ = pair.tokenizer.encode(turn, before if settings.chat else (), settings.chat)
+                ids = pair.tokenizer.encode(turn, before if settings.chat else (), settings.chat).ids
             except ValueError as error:
                 raise PromptError(str(error)) from error
             before.append((turn, "…"))
@@ -192,23 +194,27 @@ class LocalEngine:
     def run(
         self, prompt: str, settings: Settings, cancelled: Callable[[], bool], *, again: bool = False
     ) -> Iterator[Event]:
+        from specdec_tui.backends.chat_template import TemplateStopped
+
         pair = self._pair
         if pair is None:
             raise LoadError("no models are loaded")
         prompt = whole_characters(prompt)
         before = self._history[:-1] if again and self._last_turn_in_history else self._history
         try:
-            ids, text = pair.tokenizer.encode(prompt, before if settings.chat else (), settings.chat)
+            given = pair.tokenizer.encode(prompt, before if settings.chat else (), settings.chat, cancelled)
+        except TemplateStopped:
+            yield Finished(cancelled=True)
+            return
         except ValueError as error:
             raise PromptError(str(error)) from error
+        ids = given.ids
         if settings.reset_in_between:
             self._store = None
         if self._programs is not None and not (settings.capture and settings.cache):
             self._programs.give_up()
         runs = [
-            self._start(pair, name, ids, text, settings, cancelled)
-            for name in STRATEGIES
-            if name in settings.strategies
+            self._start(pair, name, given, settings, cancelled) for name in STRATEGIES if name in settings.strategies
         ]
         answers: dict[str, str] = {}
         for step in interleaved(runs) if settings.schedule == "interleaved" else in_turn(runs):
@@ -224,13 +230,16 @@ class LocalEngine:
         yield Finished(cancelled=stopped)
 
     def _start(
-        self, pair: Pair, name: str, ids: list[int], text: str, settings: Settings, cancelled: Callable[[], bool]
+        self, pair: Pair, name: str, given: Prompt, settings: Settings, cancelled: Callable[[], bool]
     ) -> StrategyRun:
         from specdec_tui.decoding.loop import decode
 
+        ids = given.ids
         records: Iterator[Record]
+        info = pair.info.target
         try:
             model, drafter = _parts(pair, name, settings, self._store_for(settings))
+            info = pair.info.drafter if model is pair.drafter and pair.info.drafter is not None else info
             if (problem := _unfit(pair, model, ids)) is not None:
                 raise ValueError(problem)
         except ValueError as error:
@@ -250,7 +259,9 @@ class LocalEngine:
                 insight=settings.insight,
                 **_round_settings(pair, settings),
             )
-        return StrategyRun(name, records, pair.tokenizer, pair.tokenizer.stream(), text)
+        notices = [*filter(None, [info.not_applied]), *given.notices]
+        records = with_notices(records, notices)
+        return StrategyRun(name, records, pair.tokenizer, pair.tokenizer.stream(), given.text)
 
     def _store_for(self, settings: Settings) -> NgramStore:
         from specdec_tui.decoding.strategies import new_store

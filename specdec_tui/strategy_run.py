@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -94,6 +94,13 @@ class StrategyRun:
 def refused(strategy: str, prompt_tokens: int, settings: Settings, message: str) -> Iterator[Record]:
     yield RunStarted(strategy, prompt_tokens, settings.gamma, settings.max_new_tokens)
     yield RunEnded(EndReason.ERROR, message)
+
+
+def with_notices(records: Iterator[Record], notices: Sequence[str]) -> Iterator[Record]:
+    """A run's records, with what is known beforehand behind the one that begins it."""
+    yield next(records)
+    yield from map(Notice, notices)
+    yield from records
 
 
 def in_turn(runs: list[StrategyRun]) -> Iterator[Step]:

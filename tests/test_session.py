@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, PromptError
+from specdec_tui.backends.tokenizer import Prompt
 from specdec_tui.decoding.records import (
     EMITTED,
     Checked,
@@ -87,10 +88,12 @@ class Letters:
     def __init__(self) -> None:
         self.histories: list[tuple[tuple[str, str], ...]] = []
 
-    def encode(self, prompt: str, history: Sequence[tuple[str, str]] = (), chat: bool = True) -> tuple[list[int], str]:
+    def encode(
+        self, prompt: str, history: Sequence[tuple[str, str]] = (), chat: bool = True, cancelled: object = None
+    ) -> Prompt:
         self.histories.append(tuple(history))
         text = "".join(q + a for q, a in history) + prompt
-        return [ord(letter) % VOCABULARY for letter in text], text
+        return Prompt([ord(letter) % VOCABULARY for letter in text], text)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         return "".join(chr(97 + i) for i in ids if not (skip_special_tokens and i == END))

@@ -104,11 +104,12 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
         runnable, note = _runnable(weights, partial(load_weights, model, dtype, place), model.spec.name, heart)
         notes += [note] if note else []
         loaded.append(runnable)
-        infos.append(replace(info, memory_bytes=runnable.memory_bytes) if isinstance(runnable, LeanModel) else info)
+        infos.append(_as_held(info, runnable))
+        notes += [info.not_applied] if info.not_applied else []
         ends.append(end_ids(weights, target.tokenizer))
     progress(Progress("Ready", 1.0))
 
-    tokenizer = PromptTokenizer(target.tokenizer)
+    tokenizer = PromptTokenizer(target.tokenizer, target.spec.name)
     drafter_info = infos[1] if len(infos) == 2 else None
     mask = shared.shared_ids(loaded[0].vocab_size)
     return Pair(
@@ -119,6 +120,14 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
         shared_ids=None if mask is None else mask.to(loaded[0].device),
         info=PairInfo(infos[0], drafter_info, tokenizer.has_chat_template, tuple(notes)),
     )
+
+
+def _as_held(info: ModelInfo, runnable: TransformersModel | LeanModel) -> ModelInfo:
+    """What was loaded, as its executor holds it."""
+    if not isinstance(runnable, LeanModel):
+        return info
+    held = str(runnable.head.dtype).removeprefix("torch.")
+    return replace(info, memory_bytes=runnable.memory_bytes, held_dtype="" if held == info.dtype else held)
 
 
 def _runnable(

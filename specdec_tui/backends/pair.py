@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from specdec_tui.doors.characters import one_line
 
@@ -40,7 +42,11 @@ ReportProgress = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """One loaded model: `memory_bytes` is what its weights take, `context_length` None when unbounded."""
+    """One loaded model: `memory_bytes` is what its weights take, `context_length` None when unbounded.
+
+    `dtype` is what it computes in, `held_dtype` what its weights are held in where that is another.
+    `generation_config_not_applied`: what its files ask of `generate` and is not done, by field.
+    """
 
     name: str
     device: str
@@ -49,6 +55,26 @@ class ModelInfo:
     parameters: int
     memory_bytes: int
     context_length: int | None
+    held_dtype: str = ""
+    generation_config_not_applied: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def precision(self) -> str:
+        """What its numbers are, in words: quantization, else what it computes in and what its weights are held in."""
+        if self.quantization not in ("", "none"):
+            return self.quantization
+        return f"{self.dtype}, weights held in {self.held_dtype}" if self.held_dtype else self.dtype
+
+    @property
+    def not_applied(self) -> str:
+        """A sentence on what of its generation config is not applied; empty where that is nothing."""
+        if not self.generation_config_not_applied:
+            return ""
+        fields = [
+            f"{name} {value if isinstance(value, str) else json.dumps(value)}"
+            for name, value in self.generation_config_not_applied.items()
+        ]
+        return f"{self.name}: its generation config asks generate for {', '.join(fields)}: not applied here."
 
 
 @dataclass(frozen=True, slots=True)

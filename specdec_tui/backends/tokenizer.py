@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+from specdec_tui.backends.byte_fallback import REPLACEMENT, decode
+from specdec_tui.backends.chat_template import Turn, apply_template
 
-Turn = tuple[str, str]
-"""One exchange of a conversation: what the user wrote, what the model answered."""
+_NAMED = 5  # tokens that a notice names
 
 
 class IncrementalText:
@@ -17,8 +19,6 @@ class IncrementalText:
 
     The pieces joined, and `rest()`, are `decode(all ids)`, special tokens included. A token that ends
     inside a character has the piece ""; the token that completes it carries the character.
-    (One exception that no streaming decoder can avoid: where a tokenizer falls back to bytes, a run
-    of byte tokens that turns out invalid takes back characters that were valid before.)
 
     Ids cannot be decoded one by one: spaces, merges and characters depend on their neighbours. So a
     short window of the last ids is decoded each time, and what it adds is the piece; it starts at a
@@ -78,55 +78,94 @@ class IncrementalText:
         self._shown = len(decode(self._tokenizer, self._window)) - ahead
 
 
-def decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
-    """The text of ids, exactly as the tokens spell it."""
-    return tokenizer.decode(ids, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False)
+class Prompt(NamedTuple):
+    """Ids of a prompt, the exact text they stand for, and what a person should know of how they came about."""
+
+    ids: list[int]
+    text: str
+    notices: tuple[str, ...] = ()
 
 
 class PromptTokenizer:
     """The target's tokenizer as the session uses it. Ids are the target's."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str = "") -> None:
         self.tokenizer = tokenizer
+        self._name = name
         self._pieces: dict[int, str] = {}
 
     @property
     def has_chat_template(self) -> bool:
         return bool(self.tokenizer.chat_template)
 
-    def encode(self, prompt: str, history: Sequence[Turn] = (), chat: bool = True) -> tuple[list[int], str]:
+    def encode(
+        self,
+        prompt: str,
+        history: Sequence[Turn] = (),
+        chat: bool = True,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Prompt:
         """Ids of a prompt and the exact text they stand for.
 
         With `chat` and a chat template, the template is applied once to the history and the prompt,
         up to where the answer starts; the template writes the special tokens, so the tokenizer adds
         none (no second beginning-of-sequence token). Otherwise the text is the prompt alone, with
-        the tokenizer's own special tokens. A prompt with no token at all becomes the one that
-        begins (or ends) a sequence, since a model needs something to start from.
-        ValueError when the template refuses the conversation.
+        the tokenizer's own special tokens: what `generate` is given. A prompt with no token at all
+        becomes the one that begins (or ends) a sequence, since a model needs something to start from.
+        ValueError when the template refuses the conversation; TemplateStopped when it was `cancelled`.
         """
+        typed = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+        notices = self._typed_specials(typed)
         if chat and self.has_chat_template:
-            text = self._apply_template(prompt, history)
+            text, changed = self._apply_template(prompt, history, cancelled)
+            notices += [changed] if changed else []
             ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         else:
             ids = self.tokenizer(prompt)["input_ids"]
+            notices += self._added_specials(list(ids), list(typed))
             text = self.decode(ids)
         if not ids:
             first = self.tokenizer.bos_token_id
             first = self.tokenizer.eos_token_id if first is None else first
             ids = [0 if first is None else first]
             text = self.decode(ids)
-        return list(ids), text
+        return Prompt(list(ids), text, tuple(notices))
 
-    def _apply_template(self, prompt: str, history: Sequence[Turn]) -> str:
-        messages: list[dict[str, str]] = []
-        for question, answer in history:
-            messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-        messages.append({"role": "user", "content": prompt})
+    def _apply_template(self, prompt: str, history: Sequence[Turn], cancelled: Callable[[], bool]) -> tuple[str, str]:
         try:
-            text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        except Exception as error:  # a template is a program of the model's author: it may raise anything
-            raise ValueError(f"the chat template cannot format this conversation: {error}") from error
-        return str(text)
+            return apply_template(self.tokenizer, prompt, history, cancelled)
+        except ValueError as error:
+            whose = f" of {self._name}" if self._name else ""
+            raise ValueError(f"the chat template{whose} {error}") from error
+
+    def _typed_specials(self, typed: Sequence[int]) -> list[str]:
+        """A notice where the prompt itself spells tokens that steer a model: special ones, and the template's own."""
+        template = str(self.tokenizer.chat_template or "")
+        steering = set(self.tokenizer.all_special_ids)
+        steering |= {id for id, token in self.tokenizer.added_tokens_decoder.items() if str(token) in template}
+        found = Counter(token for token in typed if token in steering)
+        return [f"special tokens in the prompt are read as such: {self._named(found)}"] if found else []
+
+    def _added_specials(self, ids: list[int], typed: list[int]) -> list[str]:
+        """A notice where the tokenizer puts more around a prompt than what begins a sequence."""
+        room = len(ids) - len(typed)
+        begin = next((at for at in range(room + 1) if ids[at : at + len(typed)] == typed), None)
+        if begin is None or not typed:
+            return []
+        before = Counter(token for token in ids[:begin] if token != self.tokenizer.bos_token_id)
+        behind = Counter(ids[begin + len(typed) :])
+        told = []
+        if before:
+            told.append(f"the tokenizer puts {self._named(before)} before the prompt, as it does for generate")
+        if behind:
+            told.append(f"the tokenizer puts {self._named(behind)} behind the prompt, as it does for generate")
+        return told
+
+    def _named(self, found: Counter[int]) -> str:
+        names = [f"{self.tokenizer.convert_ids_to_tokens(id)} (id {id})" for id in list(found)[:_NAMED]]
+        counts = [f" {count} times" if count > 1 else "" for count in list(found.values())[:_NAMED]]
+        rest = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        return ", ".join(map("".join, zip(names, counts, strict=True))) + rest
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         return decode(self.tokenizer, ids, skip_special_tokens)

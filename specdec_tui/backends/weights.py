@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedMod
 
 from specdec_tui.backends.description import ModelDescription
 from specdec_tui.backends.errors import first_line
+from specdec_tui.backends.generation_fields import not_applied
 from specdec_tui.backends.memory import Placement
 from specdec_tui.backends.pair import LoadError, ModelInfo
 
@@ -99,4 +100,5 @@ def info_of(model: ModelDescription, loaded: PreTrainedModel, parameters: int, c
         parameters=parameters,
         memory_bytes=loaded.get_memory_footprint(),
         context_length=context_length,
+        generation_config_not_applied=not_applied(model.location.folder, loaded),
     )

@@ -103,7 +103,7 @@ def as_sheet(results: Sequence[Result], summaries: Sequence[Summary], info: Pair
     """The summary for a person, one row a strategy. `partial` says that and why it is one of a part."""
     pair = info.target.name + (f" + {info.drafter.name}" if info.drafter else "")
     models = (info.target, info.drafter) if info.drafter else (info.target,)
-    precision = " + ".join(dict.fromkeys(model.quantization.removeprefix("none") or model.dtype for model in models))
+    precision = " + ".join(dict.fromkeys(model.precision for model in models))
     rows = []
     for summary in summaries:
         own = [result for result in results if result.strategy == summary.strategy]

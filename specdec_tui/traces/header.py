@@ -185,4 +185,15 @@ def _model(table: Any) -> ModelInfo | None:
     bound = None if table.get("context_length") is None else whole(table, "context_length")
     name, device, dtype, quantization = (text(table, key) for key in ("name", "device", "dtype", "quantization"))
     parameters, memory = whole(table, "parameters"), whole(table, "memory_bytes")
-    return ModelInfo(name, device, dtype, quantization, parameters, memory, bound)
+    held, left_out = table.get("held_dtype"), table.get("generation_config_not_applied")
+    return ModelInfo(
+        name,
+        device,
+        dtype,
+        quantization,
+        parameters,
+        memory,
+        bound,
+        held if isinstance(held, str) else "",
+        left_out if isinstance(left_out, dict) else {},
+    )

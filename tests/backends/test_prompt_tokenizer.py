@@ -149,7 +149,7 @@ def test_the_cost_of_a_token_does_not_grow_with_the_text(
 
 def test_the_chat_template_is_applied_once_without_a_second_beginning_of_sequence() -> None:
     tokenizer = PromptTokenizer(tiny_tokenizer())
-    ids, text = tokenizer.encode("the cat", [("hi", "ho")], chat=True)
+    ids, text, _ = tokenizer.encode("the cat", [("hi", "ho")], chat=True)
     assert text == (
         "<s><|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nho<|im_end|>\n"
         "<|im_start|>user\nthe cat<|im_end|>\n<|im_start|>assistant\n"
@@ -160,7 +160,7 @@ def test_the_chat_template_is_applied_once_without_a_second_beginning_of_sequenc
 
 def test_without_chat_the_prompt_gets_the_tokenizers_own_special_tokens_and_no_history() -> None:
     tokenizer = PromptTokenizer(tiny_tokenizer())
-    ids, text = tokenizer.encode("the cat", [("hi", "ho")], chat=False)
+    ids, text, _ = tokenizer.encode("the cat", [("hi", "ho")], chat=False)
     assert text == "<s>the cat"
     assert ids[0] == 0 and ids.count(0) == 1
 
@@ -173,7 +173,7 @@ def test_a_tokenizer_without_a_template_takes_the_plain_prompt() -> None:
 
 @pytest.mark.parametrize("make", [tiny_tokenizer, word_piece_tokenizer])
 def test_an_empty_prompt_still_gives_the_model_a_token(make: type) -> None:
-    ids, _ = PromptTokenizer(make()).encode("", (), chat=False)
+    ids = PromptTokenizer(make()).encode("", (), chat=False).ids
     assert len(ids) == 1
 
 
@@ -185,7 +185,7 @@ def test_a_template_that_refuses_says_so() -> None:
 
 def test_special_tokens_can_be_left_out_of_a_text() -> None:
     tokenizer = PromptTokenizer(tiny_tokenizer())
-    ids, _ = tokenizer.encode("the cat", (), chat=False)
+    ids = tokenizer.encode("the cat", (), chat=False).ids
     assert tokenizer.decode([*ids, 3], skip_special_tokens=True) == "the cat"
 
 

@@ -16,6 +16,8 @@ from app_cost import TurnsEngine
 from dialled_pair import dialled_pair
 
 from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.pair import ModelInfo, PairInfo
+from specdec_tui.backends.tokenizer import Prompt
 from specdec_tui.decoding.device_run import STEPS, Programs
 from specdec_tui.settings import ModelChoice, Settings
 
@@ -23,8 +25,8 @@ from specdec_tui.settings import ModelChoice, Settings
 class Words:
     """A tokenizer that knows one prompt and no text."""
 
-    def encode(self, *prompt: object) -> tuple[list[int], str]:
-        return [5, 6, 7], ""
+    def encode(self, *prompt: object) -> Prompt:
+        return Prompt([5, 6, 7], "")
 
     def decode(self, ids: list[int], skip_special_tokens: bool = False) -> str:
         return ""
@@ -44,7 +46,8 @@ class Words:
 def test_a_turn_holds_whole_reads_and_nothing_is_computed_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     networks = dialled_pair("tiny")
     target, drafter = TransformersModel(networks.target), TransformersModel(networks.drafter)
-    parts = {"tokenizer": Words(), "end_ids": frozenset(), "shared_ids": None, "info": None}
+    model = ModelInfo("tiny", "cpu", "float32", "none", 1, 4, None)
+    parts = {"tokenizer": Words(), "end_ids": frozenset(), "shared_ids": None, "info": PairInfo(model, model, False)}
     pair = SimpleNamespace(target=target, drafter=drafter, **parts)
     monkeypatch.setattr("specdec_tui.backends.loading.load_pair", lambda choice, progress: pair)
     played: list[None] = []

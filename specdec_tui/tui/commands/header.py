@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from specdec_tui.backends.pair import ModelInfo, PairInfo, Progress
+from specdec_tui.backends.pair import PairInfo, Progress
 from specdec_tui.tui.lines.sanitize import visible
 
 State = Literal["loading", "ready", "running", "failed", "trace"]
@@ -76,14 +76,10 @@ def describe(pair: PairInfo) -> Content:
     names = Content(" + ").join([Content(one_row(model.name)) for model in models])
     facts = [
         _each(model.device for model in models),
-        _each(_precision(model) for model in models),
+        _each(model.precision for model in models),
         size(sum(model.memory_bytes for model in models)),
     ]
     return Content.assemble(names, (" · " + " · ".join(facts), "$text-muted"))
-
-
-def _precision(model: ModelInfo) -> str:
-    return model.dtype if model.quantization in ("", "none") else model.quantization
 
 
 def _each(values: object) -> str:

@@ -1,0 +1,112 @@
+"""What a model's files ask of `generate` and is not done here: fields with their values, to be said.
+
+A generation config may change which tokens `generate` takes: penalties, forbidden and forced tokens,
+least lengths, other searches. Here a model's logits are taken as they are, under the user's own
+settings; so what these fields ask is left out, and whoever compares with `generate` must know it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from specdec_tui.doors.reading import read_text
+
+# Fields that change the tokens `generate` takes, and the numbers at which they do not. What the user's own settings
+# say is none of them (temperature, top-k, top-p, whether to sample, the length), nor what only decides the speed.
+_NEUTRAL: dict[str, tuple[float, ...]] = {
+    "repetition_penalty": (1,),
+    "encoder_repetition_penalty": (1,),
+    "no_repeat_ngram_size": (0,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "bad_words_ids": (),
+    "force_words_ids": (),
+    "constraints": (),
+    "sequence_bias": (),
+    "suppress_tokens": (),
+    "begin_suppress_tokens": (),
+    "forced_bos_token_id": (),
+    "forced_eos_token_id": (),
+    "forced_decoder_ids": (),
+    "min_length": (0,),
+    "min_new_tokens": (0,),
+    "max_time": (),
+    "stop_strings": (),
+    "exponential_decay_length_penalty": (),
+    "guidance_scale": (1,),
+    "min_p": (0,),
+    "typical_p": (1,),
+    "top_h": (),
+    "epsilon_cutoff": (0,),
+    "eta_cutoff": (0,),
+    "watermarking_config": (),
+    "num_beams": (1,),
+    "num_beam_groups": (1,),
+    "num_return_sequences": (1,),
+    "diversity_penalty": (0,),
+    "penalty_alpha": (0,),
+    "dola_layers": (),
+    "token_healing": (),
+    "remove_invalid_values": (),
+}
+_OF_BEAMS: dict[str, tuple[float, ...]] = {"length_penalty": (1,), "early_stopping": ()}
+
+_INNER = ("text_config", "decoder", "generator")  # where configs of several models keep the decoder's
+_LARGEST = 1 << 20  # bytes of a file that is read
+_MOST_IDS, _LONGEST, _DEEPEST = 64, 200, 3
+
+
+def not_applied(folder: Path, loaded: PreTrainedModel) -> dict[str, Any]:
+    """The fields that ask for something, each with its value, in JSON's types; empty where none does.
+
+    Of `generation_config.json`, else of what transformers made of the files, else of the old place for
+    them, the config itself: a field of a later one counts where the earlier ones do not have it.
+    """
+    config = _read(folder / "config.json")
+    inner = next((part for name in _INNER if isinstance(part := config.get(name), dict)), {})
+    known: Mapping[str, Any] = loaded.generation_config.to_dict() if loaded.generation_config is not None else {}
+    found: dict[str, Any] = {}
+    for table in (_read(folder / "generation_config.json"), known, config, inner):
+        found = {name: value for name, value in table.items() if value is not None} | found
+    asked = {name: found[name] for name, neutral in _NEUTRAL.items() if not _is_neutral(found.get(name), neutral)}
+    if "num_beams" in asked:
+        asked |= {name: found[name] for name, neutral in _OF_BEAMS.items() if not _is_neutral(found.get(name), neutral)}
+    if found.get("cache_implementation") == "quantized":  # other keys and values than were computed
+        asked["cache_implementation"] = "quantized"
+    return {name: _told(value) for name, value in asked.items()}
+
+
+def _is_neutral(value: Any, neutral: tuple[float, ...]) -> bool:
+    if value is None or value is False or value in ([], {}, ""):
+        return True
+    return isinstance(value, int | float) and not isinstance(value, bool) and value in neutral
+
+
+def _told(value: Any) -> Any:
+    """A value as a report may hold it: as it is where it is short, shallow and a number all through; else its text."""
+    if isinstance(value, list) and len(value) <= _MOST_IDS and all(type(part) is int for part in value):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    cut = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return value if cut == text and _is_plain(value, _DEEPEST) else cut
+
+
+def _is_plain(value: Any, levels: int) -> bool:
+    if isinstance(value, list | dict):
+        parts = value.values() if isinstance(value, dict) else value
+        return levels > 0 and all(_is_plain(part, levels - 1) for part in parts)
+    return isfinite(value) if isinstance(value, float) else isinstance(value, bool | int | str | None)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The table of a JSON file; empty where there is no such thing (whoever loads the model tells of that)."""
+    try:
+        table = json.loads(read_text(path, most=_LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return table if isinstance(table, dict) else {}

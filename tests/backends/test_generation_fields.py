@@ -1,0 +1,146 @@
+"""What a model's generation config asks and is not done is said: at load, in every run, and in JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import transformers
+
+from specdec_tui.backends.generation_fields import not_applied
+from specdec_tui.backends.loading import load_pair
+from specdec_tui.decoding.records import Notice, RunStarted, Step
+from specdec_tui.session import LocalEngine
+from specdec_tui.settings import ModelChoice, Settings
+
+ASKING: dict[str, Any] = {
+    "repetition_penalty": 1.3,
+    "encoder_repetition_penalty": 1.1,
+    "no_repeat_ngram_size": 3,
+    "encoder_no_repeat_ngram_size": 2,
+    "suppress_tokens": [7, 8],
+    "begin_suppress_tokens": [9],
+    "bad_words_ids": [[5]],
+    "sequence_bias": [[[5], 2.0]],
+    "min_length": 4,
+    "min_new_tokens": 4,
+    "forced_bos_token_id": 0,
+    "forced_eos_token_id": 1,
+    "stop_strings": ["cat"],
+    "exponential_decay_length_penalty": [3, 1.5],
+    "guidance_scale": 1.5,
+    "typical_p": 0.9,
+    "min_p": 0.05,
+    "epsilon_cutoff": 0.0003,
+    "eta_cutoff": 0.0003,
+    "watermarking_config": {"greenlist_ratio": 0.25},
+    "num_beams": 4,
+    "penalty_alpha": 0.6,
+}
+NEUTRAL: dict[str, Any] = {
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1,
+    "no_repeat_ngram_size": 0,
+    "suppress_tokens": [],
+    "bad_words_ids": None,
+    "min_length": 0,
+    "guidance_scale": 1,
+    "typical_p": 1.0,
+    "min_p": 0.0,
+    "num_beams": 1,
+    "length_penalty": 2.0,  # of beams, and there are none
+    "do_sample": True,
+    "temperature": 0.6,
+    "top_k": 20,
+    "top_p": 0.8,
+    "max_length": 4096,
+    "max_new_tokens": 512,
+    "use_cache": False,
+    "eos_token_id": [1, 2],
+    "pad_token_id": 1,
+}
+
+
+def written(folder: Path, name: str = "generation_config.json", **values: Any) -> Path:
+    file = folder / name
+    old = json.loads(file.read_text()) if name == "config.json" else {}
+    file.write_text(json.dumps(old | values))
+    return folder
+
+
+def found_in(folder: Path, **known: Any) -> dict[str, Any]:
+    loaded = SimpleNamespace(generation_config=transformers.GenerationConfig(**known))
+    return not_applied(folder, loaded)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_a_field_that_changes_what_generate_takes_is_found_with_its_value(tmp_path: Path, name: str) -> None:
+    found = found_in(written(tmp_path, **{name: ASKING[name]}))
+    assert found[name] == ASKING[name]
+
+
+def test_what_is_neutral_or_the_users_own_setting_is_not_found(tmp_path: Path) -> None:
+    assert found_in(written(tmp_path, **NEUTRAL)) == {}
+
+
+@pytest.mark.parametrize("inner", ["", "text_config", "decoder"])
+def test_the_old_places_in_the_config_count_where_the_generation_config_says_nothing(
+    tmp_path: Path, inner: str
+) -> None:
+    fields = {"repetition_penalty": 1.3, "num_beams": 2}
+    (tmp_path / "config.json").write_text(json.dumps({inner: fields} if inner else fields))
+    assert found_in(tmp_path) == fields
+    assert found_in(written(tmp_path, repetition_penalty=1.0)) == {"num_beams": 2}
+
+
+def test_what_only_the_loaded_model_knows_counts_too(tmp_path: Path) -> None:
+    assert found_in(tmp_path, no_repeat_ngram_size=3) == {"no_repeat_ngram_size": 3}
+
+
+def test_values_of_any_size_and_kind_can_be_reported(tmp_path: Path) -> None:
+    deep: Any = []
+    for _ in range(60):
+        deep = [deep]
+    values = {
+        "bad_words_ids": deep,
+        "suppress_tokens": list(range(5000)),
+        "stop_strings": ["x" * 9999],
+        "min_p": float("nan"),
+    }
+    found = found_in(written(tmp_path, **values))
+    assert found.keys() == values.keys()
+    assert all(isinstance(text, str) and len(text) <= 200 for text in found.values())
+    json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '"x"', "[" * 100_000, "\xff", "9" * 5000])
+def test_a_damaged_file_is_no_field(tmp_path: Path, text: str) -> None:
+    (tmp_path / "generation_config.json").write_text(text, encoding="latin-1")
+    assert found_in(tmp_path) == {}
+
+
+def test_a_load_says_which_fields_are_not_applied_and_every_run_keeps_it(save_model: Any) -> None:
+    target = written(save_model("target"), repetition_penalty=1.3, stop_strings=["cat"])
+    drafter = written(save_model("drafter"), min_length=5)
+    engine = LocalEngine()
+    info = engine.load(ModelChoice(target=str(target), drafter=str(drafter), device="cpu"), lambda progress: None)
+    assert info.target.generation_config_not_applied == {"repetition_penalty": 1.3, "stop_strings": ["cat"]}
+    assert info.target.not_applied == (
+        f'{target}: its generation config asks generate for repetition_penalty 1.3, stop_strings ["cat"]: '
+        "not applied here."
+    )
+    assert info.target.not_applied in info.notes
+    settings = Settings(strategies=("target", "drafter", "lookup"), max_new_tokens=2)
+    steps = [e for e in engine.run("the cat", settings, lambda: False) if isinstance(e, Step)]
+    for strategy, model in (("target", info.target), ("lookup", info.target), ("drafter", info.drafter)):
+        records = [step.record for step in steps if step.strategy == strategy]
+        assert isinstance(records[0], RunStarted) and model is not None
+        assert records[1] == Notice(model.not_applied)
+
+
+def test_a_model_that_asks_for_nothing_has_no_notice(save_model: Any) -> None:
+    info = load_pair(ModelChoice(target=str(save_model("target")), device="cpu"), lambda progress: None).info
+    assert info.target.not_applied == "" and len(info.notes) == 1  # that there is no drafter
