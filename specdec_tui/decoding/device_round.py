@@ -112,6 +112,10 @@ class DeviceRound:
         """Uniform numbers that a run may use up at most."""
         return (2 * self.plan.gamma + 1) * self.target.capacity if self._rule.uniforms else 0
 
+    def uniforms_of(self, drafts: int) -> int:
+        """Uniform numbers that a round with so many drafts has used up."""
+        return ((1 + (self.drafter is not None)) * drafts + 1) if self._rule.uniforms else 0
+
     def begin(self, ids: Sequence[int], prompt_length: int, limit: int, uniforms: Sequence[float], seed: int) -> None:
         """Go on behind the text `ids`, of which both sequences hold all but the last; it may grow to `limit`."""
         self._length.fill_(len(ids))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from specdec_tui.decoding.rules import ROUNDING
 from specdec_tui.decoding.sampling import PositionNoise
 
 
@@ -163,7 +164,9 @@ def verify_block(drafts: Drafts, scores: Tensor, chance: Chance) -> DeviceVerdic
                 ]
             )
         open_ended = torch.where(
-            (spare > 0) | (joint[1:-1] < 1.0), spare / (spare + 1.0 - joint[1:-1]), torch.ones_like(spare)
+            (spare > ROUNDING) | (joint[1:-1] < 1.0 - ROUNDING),
+            spare / (spare + 1.0 - joint[1:-1]),
+            torch.ones_like(spare),
         )
         inner = torch.arange(1, most, device=p.device) < drafts.count
         acceptance = torch.cat((torch.where(inner, open_ended, joint[1:-1]), joint[-1:]))
@@ -182,7 +185,7 @@ def verify_coupled(drafts: Drafts, scores: Tensor, chance: Chance) -> DeviceVerd
     accepted = _leading((own[:-1] == drafts.ids) & _exists(drafts))
     p, q = _chosen(drafts, scores)
     none = torch.full_like(p, torch.nan)
-    finite = scores.sum().isfinite()[None]
+    finite = scores.index_select(0, accepted).sum().isfinite()[None]  # rows behind a refused draft count for nothing
     return DeviceVerdict(accepted, own.index_select(0, accepted), torch.stack((p, q, none, none)), finite)
 
 

@@ -169,6 +169,8 @@ class DeviceRun(Run):
     rule_name: str = "rejection"
     seed: int = 0
     program: Program | None = None
+    _stream: torch.Tensor = field(default_factory=lambda: torch.empty(0))  # of the dice, where the rounds began
+    _used: int = 0  # numbers that rounds have taken from there
 
     def records(
         self, prompt_ids: Sequence[int], use_cache: bool, cancelled: Callable[[], bool]
@@ -236,6 +238,7 @@ class DeviceRun(Run):
         self.ids.append(first)
         if self.drafter and played.drafter is None:
             self.drafter.settle(self.ids, self.prompt_length, scores)
+        self._stream, self._used = self.dice.state, 0
         most = min(played.uniforms, (2 * self.gamma + 1) * self.room)  # a round has a token of its own
         played.begin(self.ids, self.prompt_length, capacity, self.dice.uniforms(most), self.seed)
         self._synchronize()
@@ -260,10 +263,29 @@ class DeviceRun(Run):
             self.program.play()
         results = played.read(min(count, self.room))
         seconds = (self.clock() - begin) / len(results)
+        if results[0].drafts and (not results[0].sound or math.isnan(results[0].score)):
+            yield from self._go_on_plainly()
+            return
         for index, result in enumerate(results):
             yield from self._told(number + index, result, played.scores_of(index), draft_seconds, seconds)
             if self._end(lambda: False):
                 return
+
+    def _go_on_plainly(self) -> Iterator[Record]:
+        """Do without the program from here, at the same place of the text and of the stream of chance.
+
+        A draft may have scores that are no numbers, and in one pass it spoils those before it: see `run.rows_of`.
+        """
+        assert self.program is not None
+        yield Notice("goes on step by step: scores of a captured round are not numbers (NaN)")
+        program, self.program = self.program, None
+        self.programs.take_back(program)
+        self.dice.go_back(self._stream, self._used)
+        capacity = len(self.ids) + self.room
+        self.context = self.target.open(capacity=capacity)
+        self.context.extend(self.ids[:-1], keep=1)
+        if self.drafter and program.round.drafter is not None:
+            self.drafter.start(self.ids[:-1], self._setup(capacity, use_cache=True))
 
     def _told(
         self, number: int, result: RoundResult, scores: torch.Tensor, draft_seconds: float, seconds: float
@@ -273,6 +295,7 @@ class DeviceRun(Run):
             raise FloatingPointError("the model's probabilities are not finite numbers")
         assert self.program is not None
         played, position, drafts = self.program.round, self.position, result.drafts
+        self._used += played.uniforms_of(len(drafts))
         rows: list[torch.Tensor | None] = [None] * len(drafts)
         if played.rows is not None:
             rows = list(played.rows[: len(drafts)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isnan
 
 import torch
 
@@ -42,8 +43,8 @@ def with_residual(insight: Insight, rest: torch.Tensor, named: Sequence[int] = (
     return replace(insight, residual_top=_alternatives((rest / rest.sum())[None], [named])[0])
 
 
-def _describe(p: torch.Tensor, named: Sequence[Sequence[int]]) -> list[tuple[float, Alternatives]]:
-    entropies = [_rounded(entropy) for entropy in torch.special.entr(p).sum(-1).tolist()]
+def _describe(p: torch.Tensor, named: Sequence[Sequence[int]]) -> list[tuple[float | None, Alternatives]]:
+    entropies = [None if isnan(each) else _rounded(each) for each in torch.special.entr(p).sum(-1).tolist()]
     return list(zip(entropies, _alternatives(p, named), strict=True))
 
 

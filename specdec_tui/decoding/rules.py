@@ -19,6 +19,10 @@ import torch
 
 from specdec_tui.decoding.sampling import Dice, Sampler, best_ids, draw_id
 
+ROUNDING = 1e-5
+"""A share of probability that is no difference between two models: between passes that are cut differently, logits in
+float32 were up to 6e-5 apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -146,8 +150,9 @@ def verify_block(drafts: list[int], q: Rows, p: torch.Tensor, position: int, dic
     p_chosen, q_chosen = chosen(drafts, q, p)
     weights = _joint_weights(p_chosen, q_chosen)
     acceptance = [
-        # With nothing spare and full weight both models agree from here: later tests decide.
-        spare / (spare + 1.0 - weight) if spare > 0 or weight < 1.0 else 1.0
+        # With nothing spare and full weight both models agree from here: later tests decide. What rounding leaves of
+        # either is no ratio.
+        spare / (spare + 1.0 - weight) if spare > ROUNDING or weight < 1.0 - ROUNDING else 1.0
         for spare, weight in zip(_spare_mass(q, p, p_chosen, weights), weights[1:-1], strict=True)
     ]
     acceptance.append(weights[-1])
@@ -167,7 +172,8 @@ def _joint_weights(p: list[float], q: list[float]) -> list[float]:
     """The joint weight before the first draft, and behind each."""
     weights = [1.0]
     for p_x, q_x in zip(p, q, strict=True):
-        weights.append(min(1.0, weights[-1] * p_x / q_x) if q_x > 0 else float(p_x > 0))
+        # This way round a p that is no number weighs nothing.
+        weights.append(max(0.0, min(weights[-1] * p_x / q_x, 1.0)) if q_x > 0 else float(p_x > 0))
     return weights
 
 

@@ -191,7 +191,7 @@ class Run:
         assert context is not None, "the prefill comes first"
         drafts, position, base = proposal.ids, self.position, context.length
         begin = self.clock()
-        logits = context.extend([self.ids[-1], *drafts], keep=len(drafts) + 1)
+        logits = rows_of(context, [self.ids[-1], *drafts])
         self.target.synchronize()
         verified = self.clock()
         scores = self._scores(logits)
@@ -253,9 +253,9 @@ class Run:
                 draft,
                 _fate(index, accepted),
                 position + index,
-                verdict.p[index],
-                verdict.q[index],
-                (verdict.acceptance or none)[index],
+                _number(verdict.p[index]),
+                _number(verdict.q[index]),
+                _number((verdict.acceptance or none)[index]),
                 (verdict.draws or none)[index],
                 seen[index],
             )
@@ -279,6 +279,29 @@ class Run:
         self.target.synchronize()
         if self.drafter:
             self.drafter.synchronize()
+
+
+def rows_of(context: ModelContext, ids: list[int]) -> torch.Tensor:
+    """Logits after each of `ids`, as if each were the last one.
+
+    Attention gives what it hides the weight 0, and 0 times a value that is no number is none: one such draft spoils
+    the rows before it too. Then the ids go in one by one, up to the first whose own row is no number.
+    """
+    base = context.length
+    logits = context.extend(ids, keep=len(ids))
+    if len(ids) == 1 or not bool(logits[0].isnan().any()):
+        return logits
+    context.rewind(base)
+    rows = torch.full_like(logits, math.nan)
+    for index, token in enumerate(ids):
+        rows[index] = context.extend([token], keep=1)[0]
+        if bool(rows[index].isnan().any()):
+            break
+    return rows
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
 
 
 def _fate(index: int, accepted: int) -> Status:

@@ -200,6 +200,16 @@ class Dice:
     def uniform(self) -> float:
         return float(torch.rand((), dtype=torch.float64, generator=self._generator))
 
+    def go_back(self, state: torch.Tensor, used: int) -> None:
+        """Be where the stream was at `state`, `used` numbers on."""
+        self._generator.set_state(state)
+        self.uniforms(used)
+
+    @property
+    def state(self) -> torch.Tensor:
+        """Where the stream of uniform numbers is."""
+        return self._generator.get_state()
+
     def uniforms(self, count: int) -> list[float]:
         """`count` independent numbers from [0, 1)."""
         return torch.rand(count, dtype=torch.float64, generator=self._generator).tolist()

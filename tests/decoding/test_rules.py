@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from specdec_tui.decoding import rules
+from specdec_tui.decoding.device_rules import RULES as DEVICE_RULES
+from specdec_tui.decoding.device_rules import Chance, Drafts
 from specdec_tui.decoding.rules import RULES, Verdict, chosen, residual
 from specdec_tui.decoding.sampling import Dice, Sampler
 
@@ -101,3 +103,29 @@ def test_every_rule_is_the_same_comparison_under_greedy() -> None:
         assert rules.rule_for(name, Sampler("nucleus", 0.0, top_p=0.5)) is rules.GREEDY
         assert rules.rule_for(name, Sampler("multinomial", 0.5)) is RULES[name]
     assert [name for name, rule in RULES.items() if not rule.lossless] == ["skip-adjustment"]
+
+
+@pytest.mark.parametrize("size", [1e-7, -1e-7, 3e-8])
+def test_models_that_differ_by_rounding_alone_agree_under_block(size: float) -> None:
+    """What rounding leaves of nothing, over what it leaves of nothing, is no chance of acceptance."""
+    q = torch.softmax(torch.randn(4, 3, generator=torch.Generator().manual_seed(1)), -1)
+    p = q + size * torch.tensor([1.0, -1.0, 0.5])
+    for drafts in ([2, 0, 1, 2], [0, 0, 0, 0], [1, 1, 2, 0]):
+        wide = torch.cat((p, p[:1]))
+        verdict = RULES["block"].verify(drafts, list(q), wide, 0, dice(), True)
+        assert verdict.accepted == 4
+        assert [value for value in verdict.acceptance if value is not None] == pytest.approx([1.0] * 4, abs=2e-6)
+        uniforms = torch.full((5,), 0.9, dtype=torch.float64)
+        chance = Chance(uniforms, dice().noise, torch.zeros(1, dtype=torch.int64))
+        on_device = DEVICE_RULES["block"].verify(Drafts(torch.tensor(drafts), q, torch.tensor([4])), wide, chance)
+        assert on_device.accepted.tolist() == [4]
+        assert on_device.numbers[2].tolist() == pytest.approx([1.0] * 4, abs=2e-6)
+
+
+@pytest.mark.parametrize("name", ["rejection", "block", "skip-adjustment", "coupled"])
+def test_rows_that_are_no_numbers_behind_a_refused_draft_change_nothing(name: str) -> None:
+    nan = torch.full((3,), torch.nan)
+    p = torch.stack((torch.tensor([0.0, 1.0, 0.0]), nan, nan))
+    for seed in range(20):
+        verdict = RULES[name].verify([0, 1], list(Q), p, 0, dice(seed), True)
+        assert (verdict.accepted, verdict.emitted) == (0, 1)
