@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo: ...
 
 
+KEEP_EVERY = 30.0  # seconds after which the file gets what is there
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
@@ -54,12 +56,30 @@ class _Work:
 
     settings: Settings
     run: dict[str, int]
+    path: Path | None
+    """The file that is asked for; None where none is."""
     info: PairInfo | None = None
     turns: int = 0
     done: int = 0
     results: list[Result] = field(default_factory=list)
     stopped: str = ""
     """Why not all was measured; empty where all was."""
+    kept_at: float = field(default_factory=time.monotonic)
+
+    def report(self) -> dict[str, Any]:
+        """What is there so far."""
+        assert self.info is not None, "the load comes first"
+        summaries, here = summarize(self.results), describe_environment()
+        return as_json(self.results, summaries, self.info, self.settings, here, self.run, self.stopped)
+
+    def keep(self) -> None:
+        """Every now and then, between two turns: what kills the process must not take it all."""
+        if self.path is None or writing.is_character_device(self.path) or time.monotonic() < self.kept_at + KEEP_EVERY:
+            return
+        self.stopped = "it is still at work, or was killed"
+        with suppress(OSError):  # told at the end
+            writing.send(self.path, [json_text(self.report()), "\n"])
+        self.stopped, self.kept_at = "", time.monotonic()
 
 
 def bench(
@@ -81,9 +101,11 @@ def bench(
     """
     suite = _suite(prompts, prompts_file, suite_name)
     path = None if json_to in (None, "-") else parse_path(str(json_to))
+    if path is not None and output.is_standard_output(path):
+        json_to, path = "-", None
     if path is not None:
         _check_writable(path)
-    work = _Work(settings, {"repeat": repeat, "warmup": warmup})
+    work = _Work(settings, {"repeat": repeat, "warmup": warmup}, path)
     status = 0
     try:
         with _signals_stop():
@@ -103,11 +125,11 @@ def bench(
                 raise
             output.show_traceback(type(error), error, error.__traceback__)
         status, work.stopped = FAILED, describe_error(error)
-    if work.stopped:
-        output.complain(work.stopped)
-    if work.results and work.info is not None:
-        with _signals_wait():
-            status = _report(work, work.info, json_to, path) or status
+    with _signals_wait():
+        if work.stopped:
+            output.complain(work.stopped)
+        if work.results and work.info is not None:
+            status = _report(work, work.info, json_to) or status
     return status
 
 
@@ -131,6 +153,7 @@ def _measure(work: _Work, engine: LoadingEngine, suite: Sequence[Prompt], choice
 
         def measuring(done: int, turns: int) -> None:
             work.done, work.turns = done, turns
+            work.keep()
             report("measuring", done, turns)
 
         work.info = engine.load(choice, loading)
@@ -141,13 +164,12 @@ def _measure(work: _Work, engine: LoadingEngine, suite: Sequence[Prompt], choice
         measure(engine, suite, work.settings, **work.run, progress=measuring, results=work.results)
 
 
-def _report(work: _Work, info: PairInfo, json_to: str | None, path: Path | None) -> int:
+def _report(work: _Work, info: PairInfo, json_to: str | None) -> int:
     """Show and write what was measured. The exit status is 1 where it did not arrive where it was wanted.
 
     The table comes before the file: whatever becomes of that, the figures have been shown.
     """
-    summaries = summarize(work.results)
-    report = as_json(work.results, summaries, info, work.settings, describe_environment(), work.run, work.stopped)
+    report = work.report()
     if json_to == "-":
         try:
             output.write_json(report)
@@ -158,6 +180,7 @@ def _report(work: _Work, info: PairInfo, json_to: str | None, path: Path | None)
             return _kept_elsewhere(report, "standard output", error)
         return 0
     partial = f"PARTIAL, {work.done} of {work.turns or 'all'} turns are complete: {work.stopped}" * bool(work.stopped)
+    summaries = summarize(work.results)
     sheet = as_sheet(work.results, summaries, info, partial)
     notes = [*info.notes, *note_lines(work.results, summaries)]
     status = 0
@@ -170,11 +193,11 @@ def _report(work: _Work, info: PairInfo, json_to: str | None, path: Path | None)
         output.complain(f"standard output: {reason_of(error)}")
         _show(sheet, notes, error=True)
         status = FAILED
-    if path is not None:
+    if work.path is not None:
         try:
-            writing.send(path, [json_text(report), "\n"])
+            writing.send(work.path, [json_text(report), "\n"])
         except OSError as error:
-            return _kept_elsewhere(report, str(path), error)
+            return _kept_elsewhere(report, str(work.path), error)
     return status
 
 

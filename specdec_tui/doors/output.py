@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -63,16 +64,19 @@ def say(text: str, *, error: bool = False) -> None:
 
 
 def write(text: str, *, error: bool = False) -> None:
-    """A text as it is, but for what a terminal would obey."""
+    """A text as it is, but for what a terminal would obey.
+
+    OSError where standard output does not take it; where standard error does not, nobody can be told.
+    """
     stream = _stream(error)
-    stream.write(fit(visible(text), _encoding(stream)))
-    stream.flush()
+    with suppress(*(OSError, ValueError) if error else ()):
+        stream.write(fit(visible(text), _encoding(stream)))
+        stream.flush()
 
 
 def complain(message: str) -> None:
-    """One line on standard error that says what is wrong. Where that is closed or full nobody can be told."""
-    with suppress(OSError, ValueError):
-        write(f"{PROGRAM}: {one_line(message)}\n", error=True)
+    """One line on standard error that says what is wrong."""
+    say(f"{PROGRAM}: {one_line(message)}", error=True)
 
 
 def write_json(value: Any) -> None:
@@ -87,6 +91,14 @@ def write_json(value: Any) -> None:
 def is_terminal() -> bool:
     """Whether a person sits at both ends."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def is_standard_output(path: Path) -> bool:
+    """Whether `path` (`/dev/stdout`, a file it was redirected to) is where standard output goes."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(1))
+    except (OSError, ValueError):
+        return False
 
 
 def flush() -> None:
@@ -105,8 +117,7 @@ def give_up() -> None:
 def show_traceback(kind: type[BaseException], error: BaseException | None, place: TracebackType | None) -> None:
     """A fault of ours, with everything that helps to find it."""
     if not issubclass(kind, SystemExit | KeyboardInterrupt):
-        with suppress(OSError, ValueError):
-            write("".join(traceback.format_exception(kind, error, place)), error=True)
+        write("".join(traceback.format_exception(kind, error, place)), error=True)
 
 
 def console(*, error: bool = False) -> Console:

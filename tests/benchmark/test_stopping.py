@@ -82,6 +82,32 @@ def test_whatever_stops_a_benchmark_what_was_measured_is_shown_and_written_as_pa
     assert report["summary"][1]["speedup"]["median"] == pytest.approx(1.25)
 
 
+def test_a_process_that_is_killed_leaves_what_it_had_measured_a_while_ago(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "out.json"
+    monkeypatch.setattr("specdec_tui.benchmark.command.KEEP_EVERY", 0.0)
+    seen: list[dict[str, Any]] = []
+    engine = Breaking(lambda: seen.append(json.loads(path.read_text())))
+    assert measured(engine, str(path)) == 0
+    assert {len(report["results"]) for report in seen} == {2}
+    assert seen[0]["partial"] and seen[0]["stopped"] == "it is still at work, or was killed"
+    whole = json.loads(path.read_text())
+    assert len(whole["results"]) == 6 and "partial" not in whole
+
+
+def test_standard_output_by_another_name_is_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else the file that standard output was sent to would be replaced, and what it has be lost."""
+    there = tmp_path / "redirected"
+    there.write_text("")
+    monkeypatch.setattr("os.fstat", lambda descriptor: os.stat(there))
+    assert measured(ScriptedEngine(), str(there)) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == 1
+    assert there.read_text() == ""
+
+
 def test_a_run_that_fails_leaves_those_before_it_and_those_beside_it_that_had_ended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
