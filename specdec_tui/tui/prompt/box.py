@@ -10,8 +10,8 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import TextArea
 
+from specdec_tui.doors.characters import editable
 from specdec_tui.tui.commands.table import PROMPT, bindings
-from specdec_tui.tui.lines.sanitize import editable
 from specdec_tui.tui.prompt.history import PromptHistory
 
 PLACEHOLDER = "Ask something; enter runs it with every strategy"
