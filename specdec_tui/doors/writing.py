@@ -68,13 +68,19 @@ def fill(descriptor: int, parts: Iterable[str | bytes]) -> None:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Add whole lines to a private file, behind what someone who was killed left of one."""
+    """Add whole lines to a private file, all or none, behind what someone who was killed left of one."""
     with os.fdopen(_descriptor(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "r+b", buffering=0) as file:
         begun = False
-        if file.seek(0, os.SEEK_END):
+        if size := file.seek(0, os.SEEK_END):
             file.seek(-1, os.SEEK_END)
             begun = file.read(1) != b"\n"
-        file.write(b"\n" * begun + content)
+        content = b"\n" * begun + content
+        try:
+            while content:
+                content = content[file.write(content) :]
+        except OSError:  # the disk is full
+            file.truncate(size)
+            raise
 
 
 def log_descriptor(path: Path, *, most: int) -> int:

@@ -34,16 +34,34 @@ from specdec_tui.decoding.records import (
     Token,
     tokens_of,
 )
+from specdec_tui.traces.bounds import (
+    LONGEST_ANSWER,
+    LONGEST_MESSAGE,
+    LONGEST_NAME,
+    LONGEST_PIECE,
+    LONGEST_PROMPT,
+    MOST_ALTERNATIVES,
+    MOST_DRAFTS,
+    MOST_TOKENS,
+)
 from specdec_tui.traces.tokens import encode_token
 from specdec_tui.traces.values import BadField, shown
 
-# What is drawn on a screen has bounds: a number beyond them is damage, and would break what shows it.
+# What a file can hold has the bounds of what the app can make: beyond them is damage, and would break what shows it.
 _SLACK = 0.001  # what rounding may add to a probability, or take from an entropy
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Drafts = Annotated[int, msgspec.Meta(ge=0, le=MOST_DRAFTS)]
+Length = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
+Position = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS + MOST_DRAFTS)]
 Chance = Annotated[float, msgspec.Meta(ge=0, le=1 + _SLACK)]
 Nats = Annotated[float, msgspec.Meta(ge=-_SLACK, le=1000)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)] | None  # null where what was measured is no number: read as 0
-Top = tuple[tuple[Count, Chance], ...]
+Top = Annotated[tuple[tuple[Count, Chance], ...], msgspec.Meta(max_length=MOST_ALTERNATIVES)]
+Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+Piece = Annotated[str, msgspec.Meta(max_length=LONGEST_PIECE)]
+Message = Annotated[str, msgspec.Meta(max_length=LONGEST_MESSAGE)]
+Answer = Annotated[str, msgspec.Meta(max_length=LONGEST_ANSWER)]
+Prompt = Annotated[str, msgspec.Meta(max_length=LONGEST_PROMPT)]
 
 
 class _Insight(msgspec.Struct, gc=False):
@@ -57,7 +75,7 @@ class _Insight(msgspec.Struct, gc=False):
 class _Token(msgspec.Struct, gc=False):
     id: Count
     status: Status
-    position: Count
+    position: Position
     p: Chance | None = None
     q: Chance | None = None
     acceptance: Chance | None = None
@@ -82,12 +100,15 @@ class _Token(msgspec.Struct, gc=False):
         )
 
 
+_Drafted = Annotated[tuple[_Token, ...], msgspec.Meta(max_length=MOST_DRAFTS)]
+
+
 class _Verdict(msgspec.Struct):
     status: LosslessStatus
     ties: Count = 0
     first_divergence: Count | None = None
     gap: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    detail: str = ""
+    detail: Message = ""
 
 
 class _Line(msgspec.Struct, tag_field="event"):
@@ -98,11 +119,11 @@ class _Line(msgspec.Struct, tag_field="event"):
 
 
 class _StepLine(_Line, kw_only=True):
-    strategy: str
-    texts: tuple[str, ...] = ()
-    prompt_text: str = ""
-    answer: str = ""
-    alternatives: dict[Count, str] = {}
+    strategy: Name
+    texts: Annotated[tuple[Piece, ...], msgspec.Meta(max_length=MOST_DRAFTS + 1)] = ()
+    prompt_text: Prompt = ""
+    answer: Answer = ""
+    alternatives: Annotated[dict[Count, Piece], msgspec.Meta(max_length=3 * MOST_ALTERNATIVES * (MOST_DRAFTS + 1))] = {}
 
     def record(self) -> Record:
         raise NotImplementedError
@@ -121,10 +142,10 @@ class _TokensLine(_StepLine, kw_only=True):
 
 
 class _Started(_StepLine, tag="run_started", kw_only=True):
-    run: str | None = None
+    run: Name | None = None
     prompt_tokens: Count
-    gamma: Count
-    max_new_tokens: Count
+    gamma: Drafts
+    max_new_tokens: Length
 
     def record(self) -> RunStarted:
         return RunStarted(self.run or self.strategy, self.prompt_tokens, self.gamma, self.max_new_tokens)
@@ -148,16 +169,16 @@ class _Prefill(_TokensLine, tag="prefill_done", kw_only=True):
 
 
 class _Proposed(_TokensLine, tag="drafts_proposed", kw_only=True):
-    round: Count
-    drafts: tuple[_Token, ...]
+    round: Length
+    drafts: _Drafted
 
     def record(self) -> DraftsProposed:
         return DraftsProposed(self.round, tuple([draft.token() for draft in self.drafts]))
 
 
 class _Verified(_TokensLine, tag="round_verified", kw_only=True):
-    round: Count
-    drafts: tuple[_Token, ...]
+    round: Length
+    drafts: _Drafted
     emitted: _Token | None = None
     draft_seconds: Seconds
     verify_seconds: Seconds
@@ -170,7 +191,7 @@ class _Verified(_TokensLine, tag="round_verified", kw_only=True):
 
 
 class _Notice(_StepLine, tag="notice", kw_only=True):
-    message: str
+    message: Message
 
     def record(self) -> Notice:
         return Notice(self.message)
@@ -178,14 +199,14 @@ class _Notice(_StepLine, tag="notice", kw_only=True):
 
 class _Ended(_StepLine, tag="run_ended", kw_only=True):
     reason: EndReason
-    message: str
+    message: Message
 
     def record(self) -> RunEnded:
         return RunEnded(self.reason, self.message)
 
 
 class _Checked(_Line, tag="checked"):
-    strategy: str
+    strategy: Name
     lossless: _Verdict
 
     def event(self) -> Checked:
@@ -298,6 +319,8 @@ def _bad_field(message: str) -> BadField:
     if found := re.fullmatch(r"Invalid (?:enum )?value '(.*)'", fault, re.DOTALL):
         names = _CHOICES.get(path) or _CHOICES[path.rpartition(".")[2]]
         return BadField(path, f"must be one of {', '.join(names)}, not {shown(found[1])}")
+    if long := re.fullmatch(r"Expected `(\w+)` of length <= (\d+)", fault):
+        return BadField(path, f"must be {_WORDS[long[1]]} of at most {int(long[2]):,} {_PARTS[long[1]]}")
     words = re.sub("`([^`]*)`", lambda types: " or ".join(_WORDS.get(t, t) for t in types[1].split(" | ")), fault)
     words = re.sub(" >= (\\S+)", lambda bound: f" from {float(bound[1]):.0f} on".replace("-0", "0"), words)
     words = re.sub(" <= (\\S+)", lambda bound: f" of at most {float(bound[1]):.0f}", words)
@@ -314,6 +337,7 @@ _WORDS = {
     "array": "a list",
     "object": "an object",
 }
+_PARTS = {"str": "characters", "array": "entries", "object": "entries"}
 _KINDS: dict[type[Record], str] = {
     RunStarted: "run_started",
     Capturing: "capturing",

@@ -7,16 +7,28 @@ readers ignore; what changes the meaning of a field raises the version, which th
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import isinf
 from typing import Any
 
 import msgspec
 
-from specdec_tui.decoding.records import Event, Finished, RunEnded, RunStarted, Step
+from specdec_tui.decoding.records import (
+    Checked,
+    DraftsProposed,
+    Event,
+    Finished,
+    RoundVerified,
+    RunEnded,
+    RunStarted,
+    Step,
+)
+from specdec_tui.doors.characters import escaped
+from specdec_tui.traces.bounds import LONGEST_ANSWER, MOST_NOTICES, MOST_STRATEGIES, MOST_TOKENS
 from specdec_tui.traces.codec import convert_event, decode_event, encode_event
-from specdec_tui.traces.header import MARK, VERSION, TraceError, TraceHeader, new_header, read_header_table
+from specdec_tui.traces.header import MARK, VERSION, CutOff, TraceError, TraceHeader, new_header, read_header_table
 from specdec_tui.traces.summary import summarise
 from specdec_tui.traces.values import BadField, plain, shown
 
@@ -45,9 +57,19 @@ class Trace:
 
 def trace_lines(trace: Trace) -> Iterator[str]:
     """The lines of a trace file, each with its line end."""
-    header = {f.name: plain(getattr(trace.header, f.name)) for f in fields(TraceHeader)}
-    yield _line({MARK: VERSION, **header, "events": len(trace.events)})
-    for event in trace.events:
+    yield header_line(trace.header, len(trace.events))
+    yield from event_lines(trace.events)
+
+
+def header_line(header: TraceHeader, events: int | None) -> str:
+    """The first line, with its line end. `events`: how many follow; None: nobody knows, for the run goes on."""
+    table = {f.name: plain(getattr(header, f.name)) for f in fields(TraceHeader)}
+    return _line({MARK: VERSION, **table} | ({} if events is None else {"events": events}))
+
+
+def event_lines(events: Iterable[Event]) -> Iterator[str]:
+    """The lines of some events, each with its line end."""
+    for event in events:
         yield _line(encode_event(event))
 
 
@@ -57,23 +79,30 @@ def parse_header(line: str) -> TraceHeader:
 
 
 def parse_lines(lines: Iterable[str]) -> Trace:
-    """A trace from its lines. TraceError says what is wrong, where, and what is allowed."""
+    """A trace from its lines. TraceError says what is wrong, where, and what is allowed.
+
+    Where the header does not say how many events follow, a run was being written: it ends with its last whole line.
+    """
     header: TraceHeader | None = None
     expected: Any = None
     events: list[Event] = []
     order = _Order()
-    for count, line in enumerate(lines, 1):
-        try:
-            if header is None:
-                table = _parsed(line, count)
-                header = read_header_table(table)
-                expected = table.get("events")
-            else:
-                event = _event(line, count)
-                order.check(event)
-                events.append(event)
-        except BadField as error:
-            raise TraceError(f"line {count}: {error}") from None
+    try:
+        for count, line in enumerate(lines, 1):
+            try:
+                if header is None:
+                    table = _parsed(line, count)
+                    header = read_header_table(table)
+                    expected = table.get("events")
+                else:
+                    event = _event(line, count)
+                    order.check(event)
+                    events.append(event)
+            except BadField as error:
+                raise TraceError(f"line {count}: {error}") from None
+    except CutOff:
+        if header is None or expected is not None:
+            raise
     if header is None:
         raise TraceError("the file is empty: a trace begins with a header line")
     if type(expected) is int and len(events) < expected:
@@ -89,10 +118,10 @@ def _event(line: str, count: int) -> Event:
 
 
 class _Order:
-    """Whether every run begins before its records and ends once."""
+    """Whether every run begins before its records, ends once, and holds no more than a run can."""
 
     def __init__(self) -> None:
-        self._running: dict[str, bool] = {}
+        self._runs: dict[str, _Held] = {}
         self._finished = False
 
     def check(self, event: Event) -> None:
@@ -101,18 +130,40 @@ class _Order:
         if isinstance(event, Finished):
             self._finished = True
             return
-        running = self._running.get(event.strategy)
+        run = self._runs.get(event.strategy)
         record = event.record if isinstance(event, Step) else None
         if isinstance(record, RunStarted):
-            if running is not None:
+            if run is not None:
                 raise BadField("event", f"must start a run of {shown(event.strategy)} only once")
-            self._running[event.strategy] = True
-        elif running is None:
+            if len(self._runs) == MOST_STRATEGIES:
+                raise BadField("strategy", f"must be one of at most {MOST_STRATEGIES} different ones")
+            self._runs[event.strategy] = run = _Held()
+        elif run is None:
             raise BadField("event", f"must not come before 'run_started' of {shown(event.strategy)}")
-        elif not running and record is not None:
+        elif run.ended and record is not None:
             raise BadField("event", f"must not come behind 'run_ended' of {shown(event.strategy)}")
-        elif isinstance(record, RunEnded):
-            self._running[event.strategy] = False
+        run.take(event)
+
+
+@dataclass(slots=True)
+class _Held:
+    """How much of a run was read."""
+
+    ended: bool = False
+    events: Counter[type] = field(default_factory=Counter)
+    characters: int = 0
+
+    def take(self, event: Step | Checked) -> None:
+        kind = type(event.record) if isinstance(event, Step) else Checked
+        self.events[kind] += 1
+        self.ended = self.ended or kind is RunEnded
+        most = MOST_TOKENS if kind in (DraftsProposed, RoundVerified) else 1 if kind is Checked else MOST_NOTICES
+        if self.events[kind] > most:
+            raise BadField("event", f"comes too often: {shown(event.strategy)} has at most {most:,} of its kind")
+        if isinstance(event, Step) and kind is not DraftsProposed:
+            self.characters += sum(map(len, event.texts))
+            if self.characters > LONGEST_ANSWER:
+                raise BadField("texts", f"must have at most {LONGEST_ANSWER:,} characters in a run")
 
 
 def _line(table: dict[str, Any]) -> str:
@@ -124,6 +175,8 @@ def _line(table: dict[str, Any]) -> str:
         written.encode()
     except UnicodeEncodeError:  # half a character (a lone surrogate), which only an escape can carry
         written = json.dumps(plain(table), separators=(",", ":"))
+    if not written.isprintable():  # else a terminal obeys none of it
+        written = escaped(written)
     return written + "\n"
 
 
@@ -151,5 +204,5 @@ def _parsed(line: str, count: int) -> Any:
     if not line.strip():
         raise TraceError(f"line {count}: empty: every line of a trace must be one JSON object")
     if not line.endswith("\n") and count > 1:
-        raise TraceError(f"line {count}: the last line is cut off: the trace was not written to its end")
+        raise CutOff(count)
     raise TraceError(f"line {count}: not JSON: every line of a trace must be one JSON object")

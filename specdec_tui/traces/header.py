@@ -12,16 +12,25 @@ from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.decoding.records import Event
 from specdec_tui.decoding.reliability import WORDS, Reliability
 from specdec_tui.settings import Settings, format_value, parse_value
+from specdec_tui.traces.bounds import LONGEST_MESSAGE, LONGEST_NAME, LONGEST_PROMPT, MOST_STRATEGIES
 from specdec_tui.traces.summary import summarise
 from specdec_tui.traces.values import BadField, checked_number, mapping, plain, shown, text, whole
 
 VERSION = 1
 MARK = "specdec_tui_trace"
 _DEEPEST = 24  # what walks through the values must not run out of stack
+_MOST_VALUES = 20_000
 
 
 class TraceError(Exception):
     """A trace that cannot be read or written: one line for a person."""
+
+
+class CutOff(TraceError):
+    """A file that ends inside of its last line."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(f"line {line}: the last line is cut off: the trace was not written to its end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +154,20 @@ def read_header_table(table: Any) -> TraceHeader:
         raise TraceError(
             f"made by a newer specdec-tui (trace version {version}; this one reads {VERSION}): update specdec-tui"
         )
-    if _deeper_than(table, _DEEPEST):
-        raise TraceError(f"line 1: nested too deeply: a header has at most {_DEEPEST} levels")
     try:
+        prompt = text(table, "prompt", LONGEST_PROMPT)
+        _check_sizes({name: value for name, value in table.items() if name != "prompt"})
         strategies = mapping(table, "strategies")
+        if len(strategies) > MOST_STRATEGIES:
+            raise BadField("strategies", f"must be an object of at most {MOST_STRATEGIES} entries")
         for name in strategies:
+            if len(name) > LONGEST_NAME:
+                raise BadField("strategies", f"must have names of at most {LONGEST_NAME} characters")
             _check_figures(mapping(strategies, name))
         return TraceHeader(
-            text(table, "created"),
-            text(table, "app"),
-            text(table, "prompt"),
+            text(table, "created", LONGEST_NAME),
+            text(table, "app", LONGEST_NAME),
+            prompt,
             strategies,
             *(mapping(table, name) for name in ("models", "settings", "environment")),
         )
@@ -172,9 +185,24 @@ def _reliability(table: Any) -> Reliability:
     return Reliability(word, text(table, "reason"), *ends)
 
 
-def _deeper_than(value: Any, levels: int) -> bool:
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return levels == 0 or any(_deeper_than(part, levels - 1) for part in parts)
+def _check_sizes(table: dict[str, Any]) -> None:
+    """BadField where a value is too long, or too deep, or there are too many."""
+    left = _MOST_VALUES
+    values = [(name, value, _DEEPEST) for name, value in table.items()]
+    while values:
+        name, value, levels = values.pop()
+        if isinstance(value, str) and len(value) > LONGEST_MESSAGE:
+            raise BadField(name, f"must hold texts of at most {LONGEST_MESSAGE:,} characters")
+        if isinstance(value, dict | list):
+            left -= len(value)
+            if left < 0:
+                raise BadField(name, f"holds too much: a header has at most {_MOST_VALUES:,} values")
+            if levels == 1:
+                raise BadField(name, f"is nested too deeply: a header has at most {_DEEPEST} levels")
+            if isinstance(value, dict):
+                values += [(name, key, 1) for key in value]
+                value = value.values()
+            values += [(name, part, levels - 1) for part in value]
 
 
 def _model(table: Any) -> ModelInfo | None:

@@ -8,14 +8,18 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from time import time
 
 from specdec_tui.data_folder import data_folder
-from specdec_tui.traces.files import NoTrace, place_lines, read_header
-from specdec_tui.traces.format import Trace, TraceError, TraceHeader, trace_lines
+from specdec_tui.decoding.records import Event
+from specdec_tui.doors import writing
+from specdec_tui.traces.files import NoTrace, read_header
+from specdec_tui.traces.format import Trace, TraceError, TraceHeader, event_lines, header_line, trace_lines
 
 SUFFIX = ".jsonl"
 MEGABYTE = 2**20
@@ -47,15 +51,55 @@ class TraceStore:
         self._most_files = most_files
         self._most_bytes = most_bytes
 
-    def save(self, trace: Trace) -> Path:
-        """Keep `trace` under a new name, then delete the oldest beyond the bounds. TraceError."""
+    def save(self, trace: Trace, over: Path | None = None) -> Path:
+        """Keep `trace` in the place of what `begin` made, else under a new name. TraceError.
+
+        Then the oldest beyond the bounds are deleted.
+        """
+        if over is None or not over.exists():
+            return self._add(trace.header, trace_lines(trace))
+        try:
+            writing.place(over, trace_lines(trace))
+        except OSError as error:
+            raise self.problem_of(error) from None
+        self._keep_within_bounds(over)
+        return over
+
+    def begin(self, header: TraceHeader, events: Iterable[Event]) -> Path:
+        """A new file for a run that goes on: it ends with its last whole line. TraceError."""
+        return self._add(header, chain((header_line(header, None),), event_lines(events)))
+
+    def problem_of(self, error: OSError) -> TraceError:
+        """Why nothing can be kept, in one line."""
+        return TraceError(f"cannot keep the trace in {self.folder}: {error.strerror or error}")
+
+    @property
+    def problem(self) -> str:
+        """Why no run can be kept in the folder, or listed out of it; empty where nothing speaks against it."""
+        place = Path(os.path.realpath(self.folder))
+        where = str(self.folder)
+        while not place.exists() and place != place.parent:
+            place = place.parent  # what is missing will be made
+            where = f"{self.folder}: {place}"
+        if not place.is_dir():
+            return f"{where} is no folder"
+        if not os.access(place, os.R_OK | os.X_OK):
+            return f"{where} may not be read"
+        if not os.access(place, os.W_OK):
+            return f"{where} may not be written into"
+        with suppress(OSError, AttributeError):
+            if not os.statvfs(place).f_bavail:
+                return f"{where} is on a disk that is full"
+        return ""
+
+    def _add(self, header: TraceHeader, lines: Iterable[str]) -> Path:
         # Written under a name that no list shows, then named: what is listed is always whole.
         unnamed = self.folder / f".{secrets.token_hex(8)}.new"
         try:
-            place_lines(unnamed, trace_lines(trace))
-            path = _name(unnamed, self.folder / _stem(trace.header))
+            writing.place(unnamed, lines)
+            path = _name(unnamed, self.folder / _stem(header))
         except OSError as error:
-            raise TraceError(f"cannot keep the trace in {self.folder}: {error.strerror or error}") from None
+            raise self.problem_of(error) from None
         finally:
             with suppress(OSError):
                 unnamed.unlink()

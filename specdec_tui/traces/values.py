@@ -47,10 +47,12 @@ def present(table: Mapping[str, Any], field: str) -> Any:
     return table[field]
 
 
-def text(table: Mapping[str, Any], field: str) -> str:
+def text(table: Mapping[str, Any], field: str, longest: int | None = None) -> str:
     value = present(table, field)
     if type(value) is not str:
         raise BadField(field, f"must be a text, not {shown(value)}")
+    if longest is not None and len(value) > longest:
+        raise BadField(field, f"must be a text of at most {longest:,} characters")
     return value
 
 

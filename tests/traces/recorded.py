@@ -86,7 +86,7 @@ def trace_of(events: tuple[Event, ...], prompt: str = "Why?", *, second: int = 0
 def long_events(strategy: str, rounds: int, gamma: int = 4) -> list[Event]:
     """A run whose rounds accept 0, 1, … γ drafts in turn; the target has no drafts."""
     drafting = 0 if strategy == "target" else gamma
-    events: list[Event] = [Step(strategy, RunStarted(strategy, 12, gamma, 10**6), prompt_text="Why?")]
+    events: list[Event] = [Step(strategy, RunStarted(strategy, 12, gamma, 32_768), prompt_text="Why?")]
     events.append(Step(strategy, PrefillDone(Token(1, Status.SAMPLED, 0), 0.2), ("Light",)))
     position = 1
     for number in range(rounds):

@@ -49,7 +49,10 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     ),
     "a list": (b"[1]\n", "line 1: not a trace: the first line must be a header object"),
     "deep": (b"[" * 100_000 + b"\n", "line 1: not JSON"),
-    "deep header": (changed(0, environment=json.loads("[" * 60 + "]" * 60)), "line 1: nested too deeply"),
+    "deep header": (
+        changed(0, environment=json.loads("[" * 60 + "]" * 60)),
+        "'environment' is nested too deeply",
+    ),
     "newer": (
         changed(0, specdec_tui_trace=2),
         "made by a newer specdec-tui (trace version 2; this one reads 1): update specdec-tui",
@@ -221,8 +224,8 @@ def test_a_damaged_file_says_what_is_wrong_and_where_in_one_line(name: str, tmp_
     ("make", "message"),
     [
         (lambda path: None, "there is no such file"),
-        (lambda path: path.mkdir(), "it is a folder, not a trace file"),
-        (lambda path: os.mkfifo(path), "it is not a regular file"),
+        (lambda path: path.mkdir(), "it is a folder, not a file"),
+        (lambda path: os.mkfifo(path), "it is a pipe, not a file"),
     ],
 )
 @pytest.mark.parametrize("read", [read_trace, read_header])
@@ -250,7 +253,7 @@ def test_a_missing_permission_is_said_so(tmp_path: Path, monkeypatch: pytest.Mon
 
     path = tmp_path / "run.jsonl"
     path.write_text("{}")
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("specdec_tui.doors.reading.opened", refuse)
     with pytest.raises(TraceError, match="no permission"):
         read_trace(path)
 

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -182,3 +183,36 @@ def test_the_folder_can_be_named_by_the_environment(tmp_path: Path, monkeypatch:
     assert default_folder() == tmp_path / "traces" and TraceStore().folder == tmp_path / "traces"
     monkeypatch.delenv("SPECDEC_TUI_DATA_DIR")
     assert default_folder().name == "traces" and "specdec-tui" in str(default_folder())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: None, ""),
+        (lambda folder: folder.mkdir(), ""),
+        (lambda folder: folder.write_text("a file"), "is no folder"),
+        (lambda folder: folder.symlink_to(folder.with_name("nowhere")), ""),  # it will lead to the new folder
+        (lambda folder: folder.symlink_to("/dev/null"), "is no folder"),
+    ],
+)
+def test_a_folder_that_can_hold_nothing_says_why(make: Callable[[Path], object], message: str, tmp_path: Path) -> None:
+    make(tmp_path / "data")
+    store = TraceStore(tmp_path / "data" / "traces")
+    assert store.problem.endswith(message) and bool(store.problem) == bool(message)
+    assert store.entries() == []
+    if message:
+        with pytest.raises(TraceError, match="cannot keep the trace in "):
+            store.save(at(0))
+    else:
+        assert store.save(at(0)).is_file()
+
+
+def test_a_folder_without_rights_or_room_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = TraceStore(tmp_path)
+    for lacking, message in ((os.W_OK, "may not be written into"), (os.R_OK, "may not be read")):
+        monkeypatch.setattr(os, "access", lambda path, rights, lacking=lacking: not rights & lacking)
+        assert store.problem == f"{tmp_path} {message}"
+    monkeypatch.undo()
+    full = os.statvfs_result([0] * 10)
+    monkeypatch.setattr(os, "statvfs", lambda path: full)
+    assert store.problem == f"{tmp_path} is on a disk that is full"

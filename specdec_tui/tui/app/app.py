@@ -23,7 +23,7 @@ from specdec_tui.tui.app.inspection import Inspection
 from specdec_tui.tui.app.notices import Holds, Notices, always
 from specdec_tui.tui.app.preferences import Preferences
 from specdec_tui.tui.app.racing import Racing
-from specdec_tui.tui.app.recordings import BaselineFound, Exported, Recordings, Replay, TraceRead
+from specdec_tui.tui.app.recordings import BaselineFound, Exported, NotKept, Recordings, Replay, SummedUp, TraceRead
 from specdec_tui.tui.app.run_line import RunLine
 from specdec_tui.tui.app.runs import Runs
 from specdec_tui.tui.app.stage import Stage
@@ -193,8 +193,15 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         if self.is_running:
             self.recordings.read(message, self.runs.running)
 
+    def on_not_kept(self, message: NotKept) -> None:
+        self.say(message.problem, "error", timeout=20)
+
     def on_exported(self, message: Exported) -> None:
         self.recordings.exported(message)
+
+    def on_summed_up(self, message: SummedUp) -> None:
+        if message.trace is self.recordings.trace:
+            self.recordings.trace = message.whole
 
     def on_baseline_found(self, message: BaselineFound) -> None:
         if not self.is_running or message.trace is not self.recordings.trace:
@@ -401,9 +408,11 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     async def action_quit(self) -> None:
         self.exit(0)
 
-    def keep_unfinished(self) -> None:
-        """The app is left: nothing that is not finished or not sent is lost."""
-        if self.runs.running and self.runs.run is not None:
-            self.recordings.keep_unfinished(self.runs.run, self.runs.pair)
+    def keep_unfinished(self) -> str:
+        """The app is left: nothing that is not finished or not sent is lost. Else says in one line what is, and why."""
+        problem = ""
+        if self.runs.run is not None:
+            problem = self.recordings.keep_unfinished(self.runs.run, self.runs.pair)
         if hasattr(self, "prompt_box"):  # it may not have got so far
             self.texts.keep_unsent(self.prompt_box.text)
+        return problem

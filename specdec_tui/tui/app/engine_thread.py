@@ -81,8 +81,18 @@ class EngineThread:
 
         return self._put(work)
 
-    def run(self, prompt: str, settings: Settings, *, again: bool = False) -> int:
-        """Queue a run (`again`: it replaces the last turn); returns the number its reports will carry."""
+    def run(
+        self,
+        prompt: str,
+        settings: Settings,
+        *,
+        again: bool = False,
+        seen: Callable[[Event], object] = lambda event: None,
+    ) -> int:
+        """Queue a run (`again`: it replaces the last turn); returns the number its reports will carry.
+
+        `seen` is called in this thread with every event: between two rounds, when no clock runs.
+        """
 
         def work(job: _Job) -> None:
             def cancelled() -> bool:
@@ -90,6 +100,7 @@ class EngineThread:
 
             for event in self._engine.run(prompt, settings, cancelled, again=again):
                 self._report(job.number, event)
+                seen(event)
                 if self._closing.is_set():
                     break
 

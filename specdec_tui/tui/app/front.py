@@ -173,11 +173,12 @@ class Front:
         self._app.stage.allow_repeating(True)
         self._app.recordings.learn_environment()
 
-    def run_begins(self, run: Run) -> None:
+    def run_begins(self, run: Run) -> Callable[[Event], object]:
         self._app.racing.stop()
-        self._app.recordings.close()
+        seen = self._app.recordings.begin(run, self._app.runs.pair)
         self._app.prompt_box.remember(run.prompt)
         self._app.stage.begin(run.settings, run.turn, run.prompt)
+        return seen
 
     def run_goes_on(self, batch: Sequence[Event]) -> None:
         self._app.stage.go_on(batch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from specdec_tui.doors.output import complain
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.tui.app.app import SpecdecApp
@@ -27,7 +28,8 @@ def run_app(
         with screen_to_ourselves(log_file()), full_collections_on_request(), pastes_kept_whole():
             app.run()
         status = app.return_code or 0
-        app.keep_unfinished()
+        if problem := app.keep_unfinished():
+            complain(problem)
     app.runs.engine.close()
     if not app.runs.engine.join(timeout=1.0):
         sys.stdout.flush()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,11 +15,12 @@ from textual.notifications import SeverityLevel
 
 from specdec_tui.backends.pair import PairInfo
 from specdec_tui.benchmark.environment import describe_environment
-from specdec_tui.decoding.records import RunStarted, Step
+from specdec_tui.decoding.records import Event, RunStarted, Step
 from specdec_tui.settings import STRATEGIES, SettingError, parse_path
 from specdec_tui.traces.baseline import Baseline, last_baseline, measured_against
 from specdec_tui.traces.files import read_trace, write_lines
-from specdec_tui.traces.format import Trace, TraceError, new_header
+from specdec_tui.traces.format import Trace, TraceError, TraceHeader, new_header, summarise
+from specdec_tui.traces.journal import Journal
 from specdec_tui.traces.store import TraceStore
 from specdec_tui.tui.app.notices import Holds, always
 from specdec_tui.tui.app.runs import Run
@@ -51,6 +53,22 @@ class Exported(Message):
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__()
         self.path, self.problem = path, problem
+
+
+class NotKept(Message):
+    """A part of a run could not be written; the run goes on."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__()
+        self.problem = problem
+
+
+class SummedUp(Message):
+    """The figures of a run that is over are known: `whole` is its trace with them."""
+
+    def __init__(self, trace: Trace, whole: Trace) -> None:
+        super().__init__()
+        self.trace, self.whole = trace, whole
 
 
 class BaselineFound(Message):
@@ -99,6 +117,8 @@ class Recordings:
         self.trace: Trace | None = None
         """What the panes show, once it has ended."""
         self._last_target: Trace | None = None
+        self._begun: datetime | None = None
+        self._journal: Journal | None = None  # of the last run, where it is to be kept
         self.opened = ""
         """When and with which models the open trace was made; empty where the last run was made here."""
 
@@ -115,53 +135,73 @@ class Recordings:
         if "torch" in sys.modules:  # else the engine computes elsewhere, and importing it would hold the screen up
             self._environment = describe_environment()
 
-    def close(self) -> None:
-        """The panes are for a new run."""
-        self.trace, self.opened, self.refusal = None, "", ""
+    def begin(self, run: Run, pair: PairInfo | None) -> Callable[[Event], object]:
+        """The panes are for a new run. What comes back is called with its events, in the engine's thread."""
+        self.trace, self.opened, self._journal = None, "", None
+        self._begun = datetime.now(UTC)
+        if not run.settings.record:
+            return lambda event: None
+        journal = Journal(self.store, self._header_of(run, pair), run.settings.strategies, self._not_kept)
+        self._journal = journal
+        return journal.take
+
+    def _not_kept(self, problem: str) -> None:
+        self._screen.post_message(NotKept(problem))
 
     def keep(self, run: Run, pair: PairInfo | None) -> None:
         """A run is over."""
-        trace = self._trace_of(run, pair)
+        trace, journal = self._trace_of(run, pair), self._journal
         if trace is None:
             return
         self.trace = trace
-        if "target" in trace.strategies:
-            self._last_target = trace
+
+        def sum_up() -> None:
+            whole = _summed_up(trace)
+            if "target" not in whole.strategies:
+                self._find_baseline(trace, whole, journal)
+                return
+            self._last_target = whole
+            self._screen.post_message(SummedUp(trace, whole))
+            if journal is not None:
+                journal.settle(whole)
+
         # Behind the run and before the next: neither reading nor writing may take time from decoding.
-        if "target" not in trace.strategies:
-            self.find_baseline(trace, keep=run.settings.record)
-        elif run.settings.record:
-            self._later(lambda: self.store.save(trace))
+        self._later(sum_up)
 
-    def keep_unfinished(self, run: Run, pair: PairInfo | None) -> None:
-        """The app is left: the run at work is kept as far as it went."""
-        if run.settings.record and (trace := self._trace_of(run, pair)) is not None:
-            self.store.save(trace)
-
-    def find_baseline(self, trace: Trace, *, keep: bool = False) -> None:
-        """Look for an earlier run of the target for a trace that has none; then keep it with what came of that."""
-        recent = [] if self._last_target is None else [self._last_target]
-
-        def find() -> None:
-            measured = trace
+    def keep_unfinished(self, run: Run, pair: PairInfo | None) -> str:
+        """The app is left: the last run is kept as far as it went. In one line, why it cannot be; else empty."""
+        if self._journal is not None and (trace := self._trace_of(run, pair)) is not None:
             try:
-                if (baseline := last_baseline(trace.header, recent, self.store)) is not None:
-                    measured = measured_against(trace, baseline)
-                self._screen.post_message(BaselineFound(trace, baseline, measured))
-            finally:
-                if keep:
-                    self.store.save(measured)
+                self._journal.settle(_summed_up(trace))
+            except TraceError as error:
+                return str(error)
+        return ""
 
-        self._later(find)
+    def find_baseline(self, trace: Trace) -> None:
+        """Look for an earlier run of the target for a trace that has none."""
+        self._later(lambda: self._find_baseline(trace, trace, None))
+
+    def _find_baseline(self, trace: Trace, whole: Trace, journal: Journal | None) -> None:
+        """For what the panes show and its `whole`, which is then kept with what came of that."""
+        recent = [] if self._last_target is None else [self._last_target]
+        try:
+            if (baseline := last_baseline(whole.header, recent, self.store)) is not None:
+                whole = measured_against(whole, baseline)
+            self._screen.post_message(BaselineFound(trace, baseline, whole))
+        finally:
+            if journal is not None:
+                journal.settle(whole)
 
     def _trace_of(self, run: Run, pair: PairInfo | None) -> Trace | None:
-        """A run, complete or not; None where it did not begin."""
+        """A run, complete or not, with no figures yet; None where it did not begin."""
         began = {e.strategy for e in run.events if isinstance(e, Step) and isinstance(e.record, RunStarted)}
         events = [e for e in run.events if getattr(e, "strategy", None) in began or not hasattr(e, "strategy")]
-        if not began:
-            return None
-        header = new_header(run.prompt, events, pair=pair, settings=run.settings, environment=self._environment)
-        return Trace(header, tuple(events))
+        return Trace(self._header_of(run, pair), tuple(events)) if began else None
+
+    def _header_of(self, run: Run, pair: PairInfo | None) -> TraceHeader:
+        return new_header(
+            run.prompt, (), pair=pair, settings=run.settings, environment=self._environment, created=self._begun
+        )
 
     # Opening
 
@@ -271,6 +311,11 @@ class Recordings:
             self._screen.say(f"Not exported: {message.problem}", "error", timeout=20)
         else:
             self._screen.say(f"Exported to {message.path}", timeout=10)
+
+
+def _summed_up(trace: Trace) -> Trace:
+    """With its figures in its header: what a long run takes a second for."""
+    return replace(trace, header=replace(trace.header, strategies=summarise(trace.events)))
 
 
 def _title(trace: Trace) -> str:

@@ -52,8 +52,8 @@ class RunScreen(Protocol):
     def pair_loaded(self, pair: PairInfo) -> None:
         """The models that answer from now on."""
 
-    def run_begins(self, run: Run) -> None:
-        """Make room for a run with the present settings."""
+    def run_begins(self, run: Run) -> Callable[[Event], object]:
+        """Make room for a run with the present settings. What comes back wants its events, in the engine's thread."""
 
     def run_goes_on(self, batch: Sequence[Event]) -> None:
         """Show what has happened."""
@@ -203,10 +203,10 @@ class Runs:
         settings = self._screen.settings
         turn = (max(1, self.turns) if self._again else self.turns + 1) if settings.chat else 0
         self.last_prompt, self.run = prompt, Run(prompt, settings, turn=turn)
-        self._screen.run_begins(self.run)
+        seen = self._screen.run_begins(self.run)
         if self._abandoned:
             self._screen.say("The run begins as soon as the abandoned load has let go")
-        self._job = self.engine.run(prompt, settings, again=self._again)
+        self._job = self.engine.run(prompt, settings, again=self._again, seen=seen)
 
     def _return_waiting(self) -> None:
         if self.waiting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import ClassVar
 
 from textual import events
@@ -58,7 +59,7 @@ from specdec_tui.tui.tokens.tree_view import TreeView
 # Numbers that change faster than this cannot be read, and painting them takes time from decoding.
 _FIGURES_SECONDS = 0.4
 _SHORT, _TALL = 5, 12
-_LONGEST_NOTE = 2000
+_LONGEST_NOTE, _MOST_NOTES = 2000, 12
 
 
 class StrategyPane(CursorPane, can_focus=True):
@@ -100,7 +101,7 @@ class StrategyPane(CursorPane, can_focus=True):
         self._max_new_tokens = 0
         self._texts: list[str] = []
         self._answer = ""
-        self._notes: list[Content] = []
+        self._notes: dict[str, str] = {}  # each once, and its style
         self._lines = Pace(self, _FIGURES_SECONDS, self._paint_lines)
         self._subtitle: list[Part] = []
         self._figure_line = Static(classes="figures", markup=False)
@@ -191,7 +192,7 @@ class StrategyPane(CursorPane, can_focus=True):
         self._max_new_tokens = max_new_tokens
         self._texts = []
         self._answer = ""
-        self._notes = []
+        self._notes = {}
         self._show_notes()
         self.run_log.clear()
         self.token_view.transcript.begin(turn, prompt)
@@ -205,7 +206,7 @@ class StrategyPane(CursorPane, can_focus=True):
     def feed(self, steps: Sequence[Step]) -> None:
         """Take a batch of steps of this strategy: one repaint, however many rounds it holds."""
         ended = False
-        settled = self.run_log.settled
+        settled, noted = self.run_log.settled, len(self._notes)
         if self.state is PaneState.IDLE:
             self.state = PaneState.WAITING
             self._show_view()
@@ -229,7 +230,7 @@ class StrategyPane(CursorPane, can_focus=True):
                 case Capturing():
                     self.state = PaneState.CAPTURING
                 case Notice():
-                    self.note(record.message)
+                    self._keep_note(record.message)
                     if self.state is PaneState.CAPTURING:  # in vain
                         self.state = PaneState.PREFILL
                 case RunEnded():
@@ -239,6 +240,8 @@ class StrategyPane(CursorPane, can_focus=True):
                         self.run_log.rest = step.texts
                         self._texts += step.texts
                     self._end(record)
+        if len(self._notes) > noted:
+            self._show_notes()
         for view in self.cursor_views:
             view.sync()
         self.log_changed(settled)
@@ -255,7 +258,7 @@ class StrategyPane(CursorPane, can_focus=True):
         if record.message:
             failed = record.reason.value == "error"
             self.set_class(failed, "-failed")
-            self.note(record.message, BAD if failed else "")
+            self._keep_note(record.message, BAD if failed else "")
 
     def break_off(self) -> None:
         """No more of the run is known."""
@@ -313,8 +316,11 @@ class StrategyPane(CursorPane, can_focus=True):
 
     def note(self, text: str, style: str = "") -> None:
         """Say something under the text, in full."""
-        self._notes.append(Content.styled(visible(text.strip())[:_LONGEST_NOTE], style))
+        self._keep_note(text, style)
         self._show_notes()
+
+    def _keep_note(self, text: str, style: str = "") -> None:
+        self._notes[visible(text[:_LONGEST_NOTE].strip())] = style
 
     def inspect(self, place: Place | None = None) -> None:
         """Mark a token; where no view shows any, the rounds come first."""
@@ -368,7 +374,10 @@ class StrategyPane(CursorPane, can_focus=True):
 
     def _show_notes(self) -> None:
         self._note_box.display = bool(self._notes)
-        self._note_box.update(Content("\n").join(self._notes))
+        shown = [Content.styled(text, style) for text, style in islice(self._notes.items(), _MOST_NOTES)]
+        if (more := len(self._notes) - _MOST_NOTES) > 0:
+            shown += [Content(f"… and {more} more: exports hold them all")]
+        self._note_box.update(Content("\n").join(shown))
 
     def _paint_lines(self) -> None:
         width = max(1, self.size.width - 2)

@@ -23,6 +23,8 @@ from specdec_tui.tui.commands.header import one_row, size
 from specdec_tui.tui.screens.compare import CompareScreen
 from specdec_tui.tui.screens.history_rows import matching, table
 
+_LONGEST_PROMPT = 2000  # of characters under the list
+
 Purpose = Literal["show", "race", "export"]
 
 
@@ -49,16 +51,17 @@ class HistoryScreen(Dialog[Chosen]):
     ]
 
     class Listed(Message):
-        """The folder was read, in a thread of its own."""
+        """The folder was read, in a thread of its own; or why it cannot be, or holds no more."""
 
-        def __init__(self, entries: Sequence[Entry]) -> None:
+        def __init__(self, entries: Sequence[Entry], problem: str = "") -> None:
             super().__init__()
-            self.entries = entries
+            self.entries, self.problem = entries, problem
 
     def __init__(self, store: TraceStore) -> None:
         super().__init__()
         self._store = store
         self._entries: list[Entry] = []
+        self._problem = ""
         self._shown: list[Entry] = []
         self._marked: set[Path] = set()
         self._doomed: set[Path] = set()
@@ -79,10 +82,11 @@ class HistoryScreen(Dialog[Chosen]):
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        self.post_message(self.Listed(self._store.entries()))
+        problem = self._store.problem
+        self.post_message(self.Listed(self._store.entries(), f"No runs can be kept: {problem}" if problem else ""))
 
     def on_history_screen_listed(self, message: Listed) -> None:
-        self._entries = list(message.entries)
+        self._entries, self._problem = list(message.entries), message.problem
         self._fill(0)
 
     def on_resize(self) -> None:
@@ -106,8 +110,8 @@ class HistoryScreen(Dialog[Chosen]):
         self.query_one("#history-note", Static).update(one_row(text))
 
     def _tell(self) -> None:
-        if not self._entries:
-            self._say(f"No runs are kept yet in {self._store.folder}")
+        if self._problem or not self._entries:
+            self._say(self._problem or f"No runs are kept yet in {self._store.folder}")
             return
         total = sum(entry.size for entry in self._entries)
         found = f"{len(self._shown)} of " if len(self._shown) < len(self._entries) else ""
@@ -117,7 +121,9 @@ class HistoryScreen(Dialog[Chosen]):
     def _preview(self) -> None:
         """The whole prompt under the cursor."""
         header = self._current.header if self._current is not None else None
-        self.query_one("#history-prompt", Static).update("" if header is None else one_row(header.prompt))
+        self.query_one("#history-prompt", Static).update(
+            "" if header is None else one_row(header.prompt[:_LONGEST_PROMPT])
+        )
 
     @property
     def _current(self) -> Entry | None:

@@ -15,6 +15,7 @@ from specdec_tui.tui.commands.header import local_time, one_row
 
 _LEAST_PROMPT, _LEAST_SHORT = 20, 7
 _GAP = "  "
+_LONGEST_PROMPT = 1000  # of characters in a line, and of those that are searched ten times as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _figure(name: str, form: str) -> Callable[[TraceHeader], str]:
 
 COLUMNS = (
     Column("when", 0, lambda header: local_time(header.created)[5:], is_number=False),
-    Column("prompt", 1, lambda header: one_row(header.prompt), is_number=False),
+    Column("prompt", 1, lambda header: one_row(header.prompt[:_LONGEST_PROMPT]), is_number=False),
     Column("pair", 9, pair, is_number=False),
     Column("γ", 5, _setting("gamma")),
     Column("T", 6, temperature),
@@ -196,4 +197,5 @@ def _everything(entry: Entry) -> str:
         return f"{entry.path.name} {entry.problem}".lower()
     cells = [f"{column.title} {column.cell(header)} ·" for column in COLUMNS]
     settings = [f"{name.replace('_', '-')} {value} ·" for name, value in header.settings.items()]
+    cells.append(one_row(header.prompt[: 10 * _LONGEST_PROMPT]))
     return " ".join([*cells, f"gamma {_setting('gamma')(header)} ·", *settings, *header.strategies]).lower()

@@ -54,7 +54,7 @@ def clip(text: str, cells: int) -> str:
 def chip(token: Token, text: str, index: int, cells: int, *, bar: str = "", strength: int = 0) -> list[Run]:
     """The token at `index` of its round in at most `cells` cells, two at least. `bar` follows its glyph."""
     sign = GLYPHS[token.status] + bar
-    name = clip(spell(text), max(1, cells - len(sign)))
+    name = clip(spell(text[: 4 * cells]), max(1, cells - len(sign)))  # a token may be longer than a screen
     blanks = len(text) - len(text.lstrip(" \n\t"))
     runs = [Run(sign, token.status, index, strength, Kind.SIGN)]
     if 0 < blanks < len(text) and blanks < len(name):  # blanks alone are all there is to read: as loud as letters

@@ -45,8 +45,11 @@ def tree_lines(row: Row, width: int) -> list[list[Run]]:
         chip = drawing.chip(row, index)
         if refused and index > refused[0]:
             drawing.fork(chip, [drawing.chip(row, i) for i in refused])
+            refused = []  # they hang from the first token that went on without them
         else:
             drawing.along(chip, "╌" if tokens[index].status is Status.PENDING else "─")
+    for index in refused:  # of a round that broke off: nothing went on
+        drawing.along(drawing.chip(row, index), "╌")
     return drawing.lines
 
 

@@ -23,7 +23,7 @@ from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.files import read_trace
 from specdec_tui.traces.format import Trace, new_header
 from specdec_tui.tui.app.app import SpecdecApp
-from specdec_tui.tui.app.recordings import BaselineFound, Recordings, Replay, TraceRead
+from specdec_tui.tui.app.recordings import BaselineFound, Recordings, Replay, SummedUp, TraceRead
 from specdec_tui.tui.app.runs import Run
 from specdec_tui.tui.screens.compare import CompareScreen
 from specdec_tui.tui.screens.export import ExportScreen
@@ -69,18 +69,21 @@ def test_a_run_is_kept_found_again_and_shown_without_an_app() -> None:
     screen = Screen()
     recordings = Recordings(screen, later=lambda work: work())
     settings = Settings(max_new_tokens=12)
-    events = list(ScriptedEngine().run("why", settings, lambda: False))
-    recordings.keep(Run("why", settings, events), None)
+    run = Run("why", settings, list(ScriptedEngine().run("why", settings, lambda: False)))
+    recordings.begin(run, None)
+    recordings.keep(run, None)
     (entry,) = recordings.store.entries()
-    assert recordings.trace is not None and recordings.opened == "" and screen.messages == []
-    recordings.close()
+    (summed,) = screen.messages
+    assert isinstance(summed, SummedUp) and summed.trace is recordings.trace and recordings.opened == ""
+    assert summed.whole.header.strategies["target"]["rounds"] and entry.header == summed.whole.header
+    recordings.begin(run, None)
     recordings.export("", running=False)
     assert "Nothing to export" in screen.said[-1]
     recordings.read(TraceRead(entry.path, read_trace(entry.path), "race"), running=True)
     assert screen.shown == [] and "A run is at work" in screen.said[-1]
     recordings.read(TraceRead(entry.path, read_trace(entry.path), "race"), running=False)
     ((trace, race),) = screen.shown
-    assert race and trace.events == tuple(events) and recordings.opened.startswith("trace · 20")
+    assert race and trace.events == tuple(run.events) and recordings.opened.startswith("trace · 20")
 
 
 def test_a_run_that_did_not_begin_is_not_kept() -> None:
@@ -95,7 +98,7 @@ def test_a_run_without_the_target_looks_for_an_earlier_one_even_where_nothing_is
     for strategies in (("target", "lookup"), ("lookup",)):
         settings = Settings(max_new_tokens=24, strategies=strategies, record=False)
         recordings.keep(Run("why", settings, list(ScriptedEngine().run("why", settings, lambda: False))), None)
-    (found,) = screen.messages
+    _, found = screen.messages
     assert isinstance(found, BaselineFound) and found.trace is recordings.trace
     assert found.baseline is not None and found.baseline.figures.new_tokens == 24
 

@@ -24,6 +24,7 @@ class Screen:
     events: list[Event] = field(default_factory=list)
     begun: list[str] = field(default_factory=list)
     turns: list[int] = field(default_factory=list)
+    seen: list[Event] = field(default_factory=list)
     ended: list[Run] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
     pairs: list[PairInfo] = field(default_factory=list)
@@ -36,9 +37,10 @@ class Screen:
     def pair_loaded(self, pair: PairInfo) -> None:
         self.pairs.append(pair)
 
-    def run_begins(self, run: Run) -> None:
+    def run_begins(self, run: Run) -> Callable[[Event], object]:
         self.begun.append(run.prompt)
         self.turns.append(run.turn)
+        return self.seen.append
 
     def run_goes_on(self, batch: Sequence[Event]) -> None:
         self.events += batch
@@ -88,7 +90,7 @@ def test_a_prompt_runs_once_the_models_are_ready_and_its_run_is_handed_over(scre
     until(runs, lambda: screen.ended)
     (run,) = screen.ended
     assert (run.prompt, run.settings) == ("early", screen.settings)
-    assert run.events == screen.events and isinstance(run.events[-1], Finished)
+    assert run.events == screen.events == screen.seen and isinstance(run.events[-1], Finished)
     assert runs.state == "ready" and runs.turns == 1
     runs.engine.close()
 

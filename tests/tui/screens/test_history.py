@@ -161,3 +161,14 @@ def test_a_disturbed_strategy_is_not_called_fastest_where_another_was_steady() -
     shaken = {**FIGURES, "speedup": 2.03, "reliability": {"word": "disturbed", "low": 0.9, "high": 2.03}}
     assert best(replace(one, strategies={"lookup": shaken, "speculative": FIGURES})) == "speculative 1.83×"
     assert best(replace(one, strategies={"lookup": shaken})) == "lookup 0.9–2.0×"
+
+
+async def test_a_folder_that_can_hold_nothing_is_not_called_empty(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file where the folder should be")
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(pilot)
+        await pilot.press("escape", "H")
+        note = app.screen.query_one("#history-note", Static)
+        await until(pilot, lambda: "No runs can be kept: " in str(note.render()))
+        assert str(note.render()).endswith("is no folder")

@@ -202,3 +202,17 @@ async def test_a_hidden_tree_only_takes_note(monkeypatch: pytest.MonkeyPatch) ->
         view.display = True
         await pilot.pause()
         assert "".join(painted(view)).count("├") == len(view.rows)
+
+
+def test_refused_drafts_are_drawn_once_however_many_tokens_go_on_behind_them() -> None:
+    for count in (2, 20, 2_000):
+        fates = [Status.REJECTED] * count + [Status.ACCEPTED] * count
+        tokens = tuple(Token(i, fate, i) for i, fate in enumerate(fates))
+        row = Row(RoundVerified(0, tokens, None, 0.1, 0.1, 0.1), ("x",) * len(tokens))
+        shown = [run.token for line in tree_lines(row, 60) for run in line if run.token is not None]
+        assert len(set(shown)) == len(tokens) and len(shown) <= 2 * len(tokens)  # a sign and a text each
+
+
+def test_refused_drafts_of_a_round_that_broke_off_are_drawn_too() -> None:
+    row = Row(RoundVerified(0, DRAFTS[2:], None, 0.1, 0.1, 0.1), (" brown", " fox"))
+    assert drawn(row) == ["   1 ├╌✗·brown╌○·fox"]
