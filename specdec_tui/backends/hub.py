@@ -191,7 +191,6 @@ def _fetch(hub_id: str, patterns: Sequence[str], stage: str, progress: ReportPro
     from huggingface_hub import constants, errors, snapshot_download
 
     host = urlsplit(constants.ENDPOINT).hostname or "the hub"
-    progress(Progress(stage))
     try:
         folder = awaited(
             lambda reached: snapshot_download(
@@ -200,6 +199,7 @@ def _fetch(hub_id: str, patterns: Sequence[str], stage: str, progress: ReportPro
                 ignore_patterns=list(_IGNORED),
                 tqdm_class=_reporting_bar(stage, reached),
             ),
+            Progress(stage),
             f"{stage}: waiting for {host}",
             progress,
         )

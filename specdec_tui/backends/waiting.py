@@ -52,9 +52,12 @@ class Silence:
         return seconds > QUIET_SECONDS
 
 
-def awaited(work: Callable[[ReportProgress], Result], waiting_for: str, progress: ReportProgress) -> Result:
+def awaited(
+    work: Callable[[ReportProgress], Result], first: Progress, waiting_for: str, progress: ReportProgress
+) -> Result:
     """What `work(report)` returns or raises, in a thread of its own; what it reports is news, and is passed on.
 
+    `first` is reported until there is news, `waiting_for` in its place when there is none for some seconds.
     NoAnswer when there is no news for too long. What `progress` raises ends the waiting, and `work`
     with its next report.
     """
@@ -76,9 +79,10 @@ def awaited(work: Callable[[ReportProgress], Result], waiting_for: str, progress
         over.set()
 
     threading.Thread(target=do, name="specdec-download", daemon=True).start()
-    silence, last = Silence(waiting_for, progress), Progress(waiting_for)
+    silence, last = Silence(waiting_for, progress), first
     try:
-        while not over.wait(_LOOK):
+        progress(first)
+        while not over.wait(_LOOK) or not news.empty():
             try:
                 while True:
                     last = news.get_nowait()

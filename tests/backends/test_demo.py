@@ -199,3 +199,58 @@ def test_the_demo_pair_chats_and_shares_every_token(demo_pair: Pair) -> None:
     ids, text, _ = demo_pair.tokenizer.encode("I have  3 apples and 12 pears.")
     assert text.endswith("<|im_start|>assistant\n")
     assert [demo_pair.tokenizer.decode([token]) for token in ids].count("1") == 1
+
+
+def _litter(cache: Path) -> list[Path]:
+    """What a start that was killed leaves, now and in older versions."""
+    cache.mkdir(parents=True, exist_ok=True)
+    folders = [cache / f".{demo._FOLDER}-abc_1234", cache / f"{demo_download.SCRATCH}abcd1234", cache / "pip-abcd1234"]
+    for folder in folders:
+        (folder / "target").mkdir(parents=True)
+        (folder / "target" / "model.safetensors").write_bytes(bytes(1000))
+    (cache / "pip-abcd1234" / "pip.log").touch()
+    return folders
+
+
+def _other_peoples(cache: Path) -> list[Path]:
+    """What looks a little like it, and is not ours."""
+    cache.mkdir(parents=True, exist_ok=True)
+    elsewhere = cache.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "pip.log").touch()
+    link = cache / f".{demo._FOLDER}-link1234"
+    link.symlink_to(elsewhere)
+    kept = [link, elsewhere / "pip.log", cache / "pip-tools_12", cache / f".{demo._FOLDER}-mine", cache / "notes.txt"]
+    for path in kept[2:4]:
+        path.mkdir()
+    kept[4].touch()
+    return kept
+
+
+@pytest.mark.parametrize("before", ["nothing", "a whole target"])
+def test_what_a_killed_start_left_is_swept_at_the_next(tiny_demo: Path, before: str) -> None:
+    cache = demo.cache_folder()
+    if before == "a whole target":
+        demo.target_folder(silent)
+    left, others = _litter(cache), _other_peoples(cache)
+    if before == "a whole target":
+        for name in demo._DOWNLOADS:
+            left.append(cache / name)
+            left[-1].touch()
+    demo.target_folder(silent)
+    assert not [path for path in left if path.exists()]
+    assert all(os.path.lexists(path) for path in others)
+
+
+def test_scratch_of_another_process_that_is_at_work_is_left_alone(tiny_demo: Path) -> None:
+    demo.target_folder(silent)
+    left = _litter(demo.cache_folder())
+    hold = "import filelock, sys\nwith filelock.FileLock(sys.argv[1]): print('held', flush=True); sys.stdin.read()\n"
+    lock = demo.cache_folder() / f"{demo._FOLDER}.lock"
+    command = [sys.executable, "-c", hold, str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        demo.target_folder(silent)
+        assert all(path.exists() for path in left)
+    demo.target_folder(silent)
+    assert not any(path.exists() for path in left)

