@@ -8,9 +8,9 @@ from typing import Protocol
 from textual.notifications import SeverityLevel
 
 from specdec_tui.data_folder import data_folder
+from specdec_tui.doors.characters import copyable
 from specdec_tui.tui.commands.dialog import Answer, Dialog
 from specdec_tui.tui.lines.line_view import LineView
-from specdec_tui.tui.lines.sanitize import copyable
 from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.prompt.history import PromptHistory
 from specdec_tui.tui.screens.earlier_prompts import EarlierPrompts

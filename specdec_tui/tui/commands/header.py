@@ -12,7 +12,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from specdec_tui.backends.pair import PairInfo, Progress
-from specdec_tui.tui.lines.sanitize import visible
+from specdec_tui.doors.characters import visible
 
 State = Literal["loading", "ready", "running", "failed", "trace"]
 

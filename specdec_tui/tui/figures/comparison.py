@@ -12,9 +12,9 @@ from textual.widgets import Static
 
 from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, verify_ratio
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
+from specdec_tui.doors.characters import visible
 from specdec_tui.tui.figures.standing import Standing, Verdict, standing
 from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part, lossless_part, speed_text
-from specdec_tui.tui.lines.sanitize import visible
 
 Row = tuple[str, RunFigures, Lossless | None]
 

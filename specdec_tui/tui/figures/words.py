@@ -10,8 +10,8 @@ from textual.content import Content
 
 from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, remainder, tokens_expected, verify_ratio
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
+from specdec_tui.doors.characters import visible
 from specdec_tui.tui.figures.standing import Standing, Verdict, standing
-from specdec_tui.tui.lines.sanitize import visible
 
 # (text, Textual style). Text is shown as it is, never read as markup.
 Part = tuple[str, str]

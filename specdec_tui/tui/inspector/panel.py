@@ -12,8 +12,8 @@ from textual.content import Content
 from textual.geometry import Region
 from textual.widgets import Static
 
+from specdec_tui.doors.characters import visible
 from specdec_tui.tui.inspector.text import Look, inspector_lines
-from specdec_tui.tui.lines.sanitize import visible
 from specdec_tui.tui.tokens.cursor_pane import CursorPane
 
 

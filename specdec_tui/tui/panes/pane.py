@@ -31,6 +31,7 @@ from specdec_tui.decoding.records import (
     Step,
     tokens_of,
 )
+from specdec_tui.doors.characters import visible
 from specdec_tui.tui.commands.table import INSPECT, VIEWS, bindings
 from specdec_tui.tui.figures.charts_view import ChartsView
 from specdec_tui.tui.figures.scale import Scale
@@ -45,7 +46,6 @@ from specdec_tui.tui.figures.words import (
     status_parts,
 )
 from specdec_tui.tui.lines.line_view import LineView
-from specdec_tui.tui.lines.sanitize import visible
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.pace import Pace
 from specdec_tui.tui.tokens.cursor_pane import CursorPane

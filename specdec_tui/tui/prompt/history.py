@@ -8,12 +8,13 @@ message and never a prompt: the prompts of this session are kept in memory first
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+
+from specdec_tui.doors.reading import read_end
+from specdec_tui.doors.writing import append, place
 
 MOST_ENTRIES = 500
 LARGEST_ENTRY = 256 * 1024
@@ -93,22 +94,20 @@ class PromptHistory:
             new = self._unsaved[1:] if saved and saved[-1] == self._unsaved[0] else self._unsaved
             grown = path.exists() and path.stat().st_size > _MOST_BYTES
             if grown or len(saved) + len(new) > MOST_ENTRIES + _SLACK:
-                _replace(path, _newest([*saved, *new]))
+                place(path, map(_line, _newest([*saved, *new])))
             else:
-                _append(path, new)
+                append(path, b"".join(map(_line, new)))
         self._unsaved = []
 
     def _read(self) -> list[str]:
         """The prompts of the file; lines that are none are left out, and told about."""
         assert self._path is not None
         try:
-            with self._path.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - _MOST_BYTES))
-                lines = file.read().split(b"\n")
+            content, is_cut = read_end(self._path, most=_MOST_BYTES)
         except FileNotFoundError:
             return []
-        if size > _MOST_BYTES:
+        lines = content.split(b"\n")
+        if is_cut:
             del lines[0]  # the end of a line
         read = [_prompt(line) for line in lines if line.strip()]
         prompts = [prompt for prompt in read if prompt]
@@ -158,25 +157,3 @@ def _prompt(line: bytes) -> str:
         return text.encode("utf-8", "replace").decode("utf-8") if isinstance(text, str) else ""
     except (ValueError, TypeError, LookupError, RecursionError):
         return ""
-
-
-def _append(path: Path, texts: Iterable[str]) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-    with os.fdopen(descriptor, "r+b", buffering=0) as file:
-        begun = False
-        if file.seek(0, os.SEEK_END):
-            file.seek(-1, os.SEEK_END)
-            begun = file.read(1) != b"\n"  # someone was killed while writing
-        file.write(b"\n" * begun + b"".join(map(_line, texts)))
-
-
-def _replace(path: Path, texts: Iterable[str]) -> None:
-    path = path.resolve()
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.writelines(map(_line, texts))
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -17,6 +17,8 @@ from types import FrameType
 
 import platformdirs
 
+from specdec_tui.doors.writing import log_descriptor
+
 LOG_BYTES = 1 << 20
 CALLS_TO_LEAVE = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGTERM") if hasattr(signal, name))
 WATCH_SECONDS = 1.0
@@ -97,8 +99,6 @@ def leaving_when_told(leave: Callable[[int], None]) -> Iterator[None]:
 def _open_log(log: Path) -> int:
     """The log, begun anew when it has grown large; nowhere when it cannot be written."""
     try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        large = log.exists() and log.stat().st_size > LOG_BYTES
-        return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if large else 0), 0o600)
+        return log_descriptor(log, most=LOG_BYTES)
     except OSError:
         return os.open(os.devnull, os.O_WRONLY)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from specdec_tui.decoding.records import Status, Token
-from specdec_tui.tui.lines.sanitize import visible
+from specdec_tui.doors.characters import visible
 from specdec_tui.tui.tokens.style import GLYPHS
 
 

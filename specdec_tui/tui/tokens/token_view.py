@@ -12,8 +12,8 @@ from rich.style import Style
 from textual.selection import Selection
 
 from specdec_tui.decoding.records import Status, Token
+from specdec_tui.doors.characters import copyable, visible
 from specdec_tui.tui.lines.layout import TAB, TextLayout, cluster_boundary, cluster_end, expand_tabs
-from specdec_tui.tui.lines.sanitize import copyable, visible
 from specdec_tui.tui.lines.view_search import ViewSearch
 from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.run_log import Place, RunLog

@@ -10,7 +10,7 @@ from rich.text import Text
 from widget_data import HostApp, escape_bytes, run_steps, strips_of
 
 from specdec_tui.decoding.records import Lossless, LosslessStatus, Notice, Step
-from specdec_tui.tui.lines.sanitize import visible
+from specdec_tui.doors.characters import visible
 from specdec_tui.tui.panes.pane import StrategyPane
 
 HOSTILE = {

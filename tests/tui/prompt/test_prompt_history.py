@@ -122,6 +122,25 @@ def test_where_nothing_can_be_written_one_message_comes_and_memory_serves(file: 
     assert "this session only" in told[0]
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_file_is_neither_waited_for_nor_replaced(file: Path, kind: str) -> None:
+    """A pipe has no writer, and zeros never end."""
+    file.parent.mkdir()
+    if kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to("/dev/zero")
+    before = file.stat()
+    told: list[str] = []
+    history = PromptHistory(file, tell=told.append)
+    assert history.entries == []
+    history.remember("one")
+    assert history.entries == ["one"]
+    assert len(told) == 1 and f"it is a {kind}, not a file" in told[0]
+    assert (file.stat().st_ino, file.stat().st_mode) == (before.st_ino, before.st_mode)
+
+
 @needs_permissions
 def test_a_read_only_folder_costs_one_message(file: Path) -> None:
     file.parent.mkdir(mode=0o500)
