@@ -259,8 +259,7 @@ class LocalEngine:
                 insight=settings.insight,
                 **_round_settings(pair, settings),
             )
-        notices = [*filter(None, [info.not_applied]), *given.notices]
-        records = with_notices(records, notices)
+        records = with_notices(records, (*info.notices, *given.notices))
         return StrategyRun(name, records, pair.tokenizer, pair.tokenizer.stream(), given.text)
 
     def _store_for(self, settings: Settings) -> NgramStore:

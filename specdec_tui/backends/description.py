@@ -11,14 +11,16 @@ from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
     AutoTokenizer,
+    GenerationConfig,
     PreTrainedConfig,
     PreTrainedTokenizerBase,
 )
 
 from specdec_tui.backends import demo, hub
-from specdec_tui.backends.errors import first_line
+from specdec_tui.backends.errors import first_line, plainly
 from specdec_tui.backends.pair import LoadError, ReportProgress
 from specdec_tui.backends.presets import DEMO_DRAFTER, DEMO_TARGET, ModelSpec
+from specdec_tui.backends.small_files import read_object
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,15 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
     `like`: a model whose tokenizer is taken over when the files are the same (reading one takes a while).
     """
     location = _locate(spec, progress)
+    if location.gguf_file is None:
+        _check_beside_the_weights(spec, location.folder)
     where = {"pretrained_model_name_or_path": location.folder, "gguf_file": location.gguf_file}
     try:
         # `trust_remote_code=False` also keeps transformers from asking at the terminal.
         config = AutoConfig.from_pretrained(**where, trust_remote_code=False)
     except Exception as error:
         raise LoadError(_why_no_config(spec, error)) from error
+    choose_no_code(config)
     if getattr(config, "is_encoder_decoder", False):
         raise LoadError(
             f"{spec.name} is an encoder-decoder model ({config.model_type}): only causal language models are supported."
@@ -64,6 +69,34 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
     if size == 0:
         raise LoadError(f"{spec.name}: its tokenizer has no tokens.")
     return ModelDescription(spec, location, config, tokenizer)
+
+
+# Fields of a config by which transformers would run other code than its own: kernels of the hub, modules of the
+# repository, fused layers.
+_CHOOSING = ("auto_map", "custom_generate", "fusion_config", "kernel_config", "use_kernels")
+
+
+def choose_no_code(config: PreTrainedConfig) -> None:
+    """Leave no choice of code to a config, nor to those within it: transformers' own for the model is taken."""
+    config._attn_implementation = config._experts_implementation = None  # set on those within it too
+    for part in (config, *(getattr(config, name, None) for name in config.sub_configs)):
+        for name in _CHOOSING:
+            getattr(part, "__dict__", {}).pop(name, None)
+
+
+def _check_beside_the_weights(spec: ModelSpec, folder: Path) -> None:
+    """LoadError for files that change what a model writes and cannot be followed."""
+    if (folder / "adapter_config.json").exists():
+        raise LoadError(
+            f"{spec.name} holds an adapter (adapter_config.json), which is not applied here: merge it into its model "
+            "and give that one."
+        )
+    if not (folder / "generation_config.json").exists():
+        return
+    try:
+        GenerationConfig.from_dict(read_object(folder / "generation_config.json"))
+    except Exception as error:  # FileProblem, and whatever transformers thinks of a field
+        raise LoadError(f"{spec.name}: its generation_config.json is not valid: {plainly(error)}") from error
 
 
 def _same_tokenizer(folder: Path, other: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from specdec_tui.backends import compatibility, hub, memory
 from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
+from specdec_tui.backends.causal_probe import refuse_what_looks_ahead
 from specdec_tui.backends.description import ModelDescription, describe
 from specdec_tui.backends.errors import first_line, is_out_of_memory, plainly
 from specdec_tui.backends.lean_model import LeanModel, agrees, fits, why_not
@@ -94,19 +95,22 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
         _refuse_other_weights(model, need)
     for index, (model, need, place) in enumerate(zip(models, needs, places, strict=True)):
         progress(Progress(f"Loading {model.spec.name}", (index + 0.1) / len(models)))
-        weights = load_weights(model, dtype, place)
+        weights, caveats = load_weights(model, dtype, place)
+        refuse_what_looks_ahead(model.spec.name, weights)
         progress(
             Progress(
                 f"Trying {model.spec.name} (compiles for this processor the first time)", (index + 0.9) / len(models)
             )
         )
-        info = info_of(model, weights, need.parameters, context_length_of(weights.config.get_text_config(decoder=True)))
-        runnable, note = _runnable(weights, partial(load_weights, model, dtype, place), model.spec.name, heart)
+        context = context_length_of(weights.config.get_text_config(decoder=True))
+        info = info_of(model, weights, need.parameters, context, caveats)
+        again = partial(_load_again, model, dtype, place)
+        runnable, note = _runnable(weights, again, model.spec.name, heart)
         notes += [note] if note else []
         loaded.append(runnable)
         infos.append(_as_held(info, runnable))
-        notes += [info.not_applied] if info.not_applied else []
-        ends.append(end_ids(weights, target.tokenizer))
+        notes += info.notices
+        ends.append(end_ids(model.spec.name, weights, target.tokenizer))
     progress(Progress("Ready", 1.0))
 
     tokenizer = PromptTokenizer(target.tokenizer, target.spec.name)
@@ -120,6 +124,10 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
         shared_ids=None if mask is None else mask.to(loaded[0].device),
         info=PairInfo(infos[0], drafter_info, tokenizer.has_chat_template, tuple(notes)),
     )
+
+
+def _load_again(model: ModelDescription, dtype: torch.dtype, place: memory.Placement) -> PreTrainedModel:
+    return load_weights(model, dtype, place)[0]
 
 
 def _as_held(info: ModelInfo, runnable: TransformersModel | LeanModel) -> ModelInfo:
@@ -182,16 +190,24 @@ def _refuse_other_weights(model: ModelDescription, need: memory.Estimate) -> Non
         )
 
 
-def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """All ids that end a text: of the generation config, config and tokenizer, and of the template's turns."""
+def end_ids(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """All ids that end a text: of the generation config, config and tokenizer, and of the template's turns.
+
+    LoadError, naming the place, where one of them is no id.
+    """
     found: set[int] = set()
-    for source in (model.generation_config, model.config.get_text_config(decoder=True), tokenizer):
+    places = ("generation config", model.generation_config), ("config", model.config.get_text_config(decoder=True))
+    for place, source in (*places, ("tokenizer", tokenizer)):
         value = getattr(source, "eos_token_id", None)
-        if value is not None:
-            found |= set(value) if isinstance(value, Iterable) else {value}
+        ids = value if isinstance(value, list | tuple) else [value]
+        if not all(id is None or type(id) is int for id in ids):
+            raise LoadError(
+                f"{name}: eos_token_id in its {place} must be a whole number or a list of them, not {value!r:.60}."
+            )
+        found |= {id for id in ids if id is not None}
     template = tokenizer.chat_template
     if template:
         text = "".join(template.values()) if isinstance(template, dict) else template
         vocabulary = tokenizer.get_vocab()
         found |= {vocabulary[token] for token in _TURN_ENDS if token in text and token in vocabulary}
-    return frozenset(int(token) for token in found)
+    return frozenset(found)

@@ -45,7 +45,8 @@ class ModelInfo:
     """One loaded model: `memory_bytes` is what its weights take, `context_length` None when unbounded.
 
     `dtype` is what it computes in, `held_dtype` what its weights are held in where that is another.
-    `generation_config_not_applied`: what its files ask of `generate` and is not done, by field.
+    `generation_config_not_applied`: what its files ask of `generate` and is not done, by field; `caveats`:
+    sentences on what else its files hold that is not used.
     """
 
     name: str
@@ -56,6 +57,7 @@ class ModelInfo:
     memory_bytes: int
     context_length: int | None
     held_dtype: str = ""
+    caveats: tuple[str, ...] = ()
     generation_config_not_applied: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
@@ -64,6 +66,11 @@ class ModelInfo:
         if self.quantization not in ("", "none"):
             return self.quantization
         return f"{self.dtype}, weights held in {self.held_dtype}" if self.held_dtype else self.dtype
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a reader of its texts must know."""
+        return (*self.caveats, self.not_applied) if self.not_applied else self.caveats
 
     @property
     def not_applied(self) -> str:

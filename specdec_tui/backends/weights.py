@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import pickle
+import struct
+from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -10,10 +14,13 @@ import transformers
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
 from specdec_tui.backends.description import ModelDescription
-from specdec_tui.backends.errors import first_line
+from specdec_tui.backends.errors import first_line, plainly
 from specdec_tui.backends.generation_fields import not_applied
+from specdec_tui.backends.gguf_header import read_header
 from specdec_tui.backends.memory import Placement
 from specdec_tui.backends.pair import LoadError, ModelInfo
+
+_NAMED = 3  # tensors that a message names
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -54,9 +61,26 @@ def check_quantization(model: ModelDescription) -> None:
         ) from error
 
 
-def load_weights(model: ModelDescription, dtype: torch.dtype, placement: Placement) -> PreTrainedModel:
-    """Load a model onto its place; LoadError in one line, out of memory included."""
-    arguments: dict[str, Any] = {"dtype": dtype, "gguf_file": model.location.gguf_file, "trust_remote_code": False}
+def load_weights(
+    model: ModelDescription, dtype: torch.dtype, placement: Placement
+) -> tuple[PreTrainedModel, tuple[str, ...]]:
+    """Load a model onto its place, and what a person must know of its files; LoadError, out of memory included.
+
+    Weights that the config asks for must be in the files, in its shapes: transformers makes up random
+    numbers for others and only warns. Pickled files are read as numbers alone, never as Python objects.
+    """
+    arguments: dict[str, Any] = {
+        "config": deepcopy(model.config),
+        "dtype": dtype,
+        "gguf_file": model.location.gguf_file,
+        "trust_remote_code": False,
+        "weights_only": True,
+        "use_kernels": False,
+        # Whatever the config says: transformers' own choice for the model.
+        "attn_implementation": None,
+        "experts_implementation": None,
+        "ignore_mismatched_sizes": True,  # told below, by name
+    }
     if placement.max_memory is not None:
         arguments |= {"device_map": "auto", "max_memory": placement.max_memory}
     else:
@@ -80,15 +104,65 @@ def load_weights(model: ModelDescription, dtype: torch.dtype, placement: Placeme
             f"{model.spec.name}: out of memory on {placement.device}. Try a smaller dtype or int8."
         ) from error
     except Exception as error:
-        raise LoadError(f"{model.spec.name}: its weights cannot be loaded: {first_line(error)}") from error
-    # transformers makes up random numbers for these and only warns.
+        raise LoadError(f"{model.spec.name}: its weights cannot be loaded: {_why_not_loaded(error)}") from error
+    name = model.spec.name
     missing = sorted(found["missing_keys"])
     if missing:
-        raise LoadError(f"{model.spec.name}: its weight files lack {', '.join(missing[:3])}.")
-    return loaded
+        raise LoadError(f"{name}: its weight files lack {_names(missing)} ({_count(missing)} its config asks for).")
+    for tensor, stored, asked in sorted(found["mismatched_keys"]):
+        raise LoadError(
+            f"{name}: {tensor} is {_shape(stored)} in its weight files and {_shape(asked)} by its config: "
+            "they do not belong together."
+        )
+    unused = sorted(found["unexpected_keys"])
+    if unused:
+        return loaded, (f"{name}: its config does not use {_some(unused)} of its files.",)
+    more = 0 if model.location.gguf_file is None else _left_in_gguf(model, loaded)
+    return loaded, (f"{name}: its config does not use {more:,} of the file's weights.",) if more > 0 else ()
 
 
-def info_of(model: ModelDescription, loaded: PreTrainedModel, parameters: int, context_length: int | None) -> ModelInfo:
+def _left_in_gguf(model: ModelDescription, loaded: PreTrainedModel) -> int:
+    """Weights of a GGUF file that did not become the model's: transformers passes over tensors that it cannot place."""
+    header = read_header(model.location.folder / str(model.location.gguf_file))
+    return header.parameters - sum(parameter.numel() for parameter in loaded.parameters())
+
+
+def _some(tensors: Sequence[str]) -> str:
+    """`3 tensors (a, b, c)`, with the first few names."""
+    return f"{_count(tensors)} ({_names(tensors)})"
+
+
+def _names(tensors: Sequence[str]) -> str:
+    return ", ".join(tensors[:_NAMED]) + (" …" if len(tensors) > _NAMED else "")
+
+
+def _count(tensors: Sequence[str]) -> str:
+    return f"{len(tensors):,} tensor{'s' if len(tensors) > 1 else ''}"
+
+
+def _shape(sizes: Sequence[int]) -> str:
+    return " × ".join(map(str, sizes)) or "a number"
+
+
+def _why_not_loaded(error: Exception) -> str:
+    """What an error says, but for advice that nobody should follow, and for words that point at what is not shown."""
+    text = plainly(error)
+    if isinstance(error, pickle.UnpicklingError) or "weights_only" in text or "Weights only load" in text:
+        return "a file in torch's format holds more than numbers, or is damaged: such files are not opened"
+    if "above report" in text:
+        return "its tensors cannot be converted to what its config describes"
+    if isinstance(error, struct.error):
+        return "a weight file is damaged: download it again"
+    return text
+
+
+def info_of(
+    model: ModelDescription,
+    loaded: PreTrainedModel,
+    parameters: int,
+    context_length: int | None,
+    caveats: tuple[str, ...] = (),
+) -> ModelInfo:
     """What was really loaded."""
     places = sorted({str(place) for place in (getattr(loaded, "hf_device_map", None) or {}).values()})
     device = "+".join(f"cuda:{place}" if place.isdigit() else place for place in places) or str(loaded.device)
@@ -100,5 +174,6 @@ def info_of(model: ModelDescription, loaded: PreTrainedModel, parameters: int, c
         parameters=parameters,
         memory_bytes=loaded.get_memory_footprint(),
         context_length=context_length,
+        caveats=caveats,
         generation_config_not_applied=not_applied(model.location.folder, loaded),
     )

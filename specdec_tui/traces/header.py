@@ -214,6 +214,7 @@ def _model(table: Any) -> ModelInfo | None:
     name, device, dtype, quantization = (text(table, key) for key in ("name", "device", "dtype", "quantization"))
     parameters, memory = whole(table, "parameters"), whole(table, "memory_bytes")
     held, left_out = table.get("held_dtype"), table.get("generation_config_not_applied")
+    caveats = table.get("caveats")
     return ModelInfo(
         name,
         device,
@@ -223,5 +224,6 @@ def _model(table: Any) -> ModelInfo | None:
         memory,
         bound,
         held if isinstance(held, str) else "",
+        tuple(map(str, caveats)) if isinstance(caveats, list) else (),
         left_out if isinstance(left_out, dict) else {},
     )

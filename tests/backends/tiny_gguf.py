@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import gguf
 import numpy as np
 
 
-def write_tiny_gguf(path: Path, tokenizer_folder: Path, *, tokens: list[str] | None = None) -> dict[str, np.ndarray]:
-    """A Llama of one layer and width 32 with 4-bit weights; returns what its weights mean."""
+def write_tiny_gguf(
+    path: Path,
+    tokenizer_folder: Path,
+    *,
+    tokens: list[str] | None = None,
+    more: Mapping[str, tuple[int, ...]] | None = None,
+) -> dict[str, np.ndarray]:
+    """A Llama of one layer and width 32 with 4-bit weights, and `more` tensors; returns what its weights mean."""
     tokenizer = json.loads((tokenizer_folder / "tokenizer.json").read_text(encoding="utf-8"))
     vocabulary = tokenizer["model"]["vocab"] | {t["content"]: t["id"] for t in tokenizer["added_tokens"]}
     writer = gguf.GGUFWriter(path, "llama")
@@ -44,6 +51,7 @@ def write_tiny_gguf(path: Path, tokenizer_folder: Path, *, tokens: list[str] | N
         "blk.0.ffn_down.weight": (32, 32),
         "blk.0.attn_norm.weight": (32,),
         "blk.0.ffn_norm.weight": (32,),
+        **(more or {}),
     }.items():
         values = dice.standard_normal(shape).astype(np.float32)
         kind = gguf.GGMLQuantizationType.Q4_1 if len(shape) > 1 else gguf.GGMLQuantizationType.F32

@@ -1,0 +1,199 @@
+"""What a model's files hold beyond its config, or choose for us: done, said or refused by name."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from tiny_gguf import write_tiny_gguf
+from tiny_transformers import CONFIGS, tiny_model, tiny_tokenizer
+
+from specdec_tui.backends.causal_probe import refuse_what_looks_ahead
+from specdec_tui.backends.loading import Pair, load_pair
+from specdec_tui.backends.pair import LoadError
+from specdec_tui.decoding.records import Notice, Step
+from specdec_tui.session import LocalEngine
+from specdec_tui.settings import ModelChoice, Settings
+
+
+def load(target: Path, **choice: str) -> Pair:
+    return load_pair(ModelChoice(target=str(target), **({"device": "cpu"} | choice)), lambda progress: None)
+
+
+def change(folder: Path, name: str = "config.json", **values: Any) -> Path:
+    file = folder / name
+    old = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(old | values))
+    return folder
+
+
+def test_layers_that_the_config_does_not_use_are_counted_named_and_told_with_every_run(save_model: Any) -> None:
+    folder = change(save_model("target"), num_hidden_layers=1)
+    engine = LocalEngine()
+    info = engine.load(ModelChoice(target=str(folder), device="cpu"), lambda progress: None)
+    (caveat,) = info.target.caveats
+    assert caveat.startswith(f"{folder}: its config does not use 18 tensors (model.layers.1.input_layernorm.weight, ")
+    assert caveat in info.notes
+    settings = Settings(strategies=("target", "lookup"), max_new_tokens=2)
+    steps = [e for e in engine.run("the cat", settings, lambda: False) if isinstance(e, Step)]
+    assert sum(step.record == Notice(caveat) for step in steps) == 2
+
+
+def test_biases_that_the_config_does_not_use_are_told(save_model: Any) -> None:
+    folder = change(save_model("target", attention_bias=True), attention_bias=False)
+    assert "does not use 12 tensors (model.layers.0.self_attn.k_proj.bias" in load(folder).info.target.caveats[0]
+
+
+def test_one_tensor_is_told_in_the_singular_and_none_is_not_told(save_model: Any) -> None:
+    folder = save_model("target")
+    assert load(folder).info.target.caveats == ()
+    tensors = load_file(folder / "model.safetensors") | {"extra": torch.zeros(2)}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    assert load(folder).info.target.caveats == (f"{folder}: its config does not use 1 tensor (extra) of its files.",)
+
+
+def test_weights_of_a_gguf_file_that_are_not_used_are_counted(tmp_path: Path, tokens: Path) -> None:
+    write_tiny_gguf(tmp_path / "tiny.gguf", tokens)
+    assert load(tmp_path / "tiny.gguf").info.target.caveats == ()
+    write_tiny_gguf(tmp_path / "tiny.gguf", tokens, more={"blk.0.attn_q.bias": (32,), "blk.7.ffn_up.weight": (32, 32)})
+    (caveat,) = load(tmp_path / "tiny.gguf").info.target.caveats
+    assert caveat.endswith("its config does not use 1,056 of the file's weights.")
+
+
+def test_tensors_that_are_missing_or_of_another_shape_are_named(save_model: Any) -> None:
+    with pytest.raises(LoadError, match=r"lack model\.layers\.3\..* … \(18 tensors its config asks for\)"):
+        load(change(save_model("more"), num_hidden_layers=5))
+    with pytest.raises(LoadError, match=r"down_proj\.weight is 32 × 48 in its weight files and 32 × 64 by its config"):
+        load(change(save_model("wider"), intermediate_size=64))
+
+
+ENCODERS = [
+    "Bert",
+    "Roberta",
+    "Electra",
+    "XLMRoberta",
+    "BertGeneration",
+    "RoFormer",
+    "MegatronBert",
+    "RemBert",
+    "Ernie",
+]
+
+
+@pytest.mark.parametrize("family", ENCODERS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_an_encoder_is_refused_by_name_though_a_table_lists_it(family: str, dtype: str, tmp_path: Path) -> None:
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=320,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=128,
+    )
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(LoadError, match=rf"\({config.model_type}\) looks ahead") as refused:
+        load(tmp_path, dtype=dtype)
+    assert str(tmp_path) in str(refused.value)
+
+
+def test_the_same_model_saved_as_a_decoder_is_taken(tmp_path: Path) -> None:
+    config = transformers.BertConfig(
+        vocab_size=320, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, is_decoder=True
+    )
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    assert load(tmp_path).info.target.name == str(tmp_path)
+
+
+def test_a_decoder_whose_config_lets_it_look_ahead_is_refused(save_model: Any) -> None:
+    with pytest.raises(LoadError, match="looks ahead"):
+        load(change(save_model("target", "gemma3"), use_bidirectional_attention=True))
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_causal_family_is_refused(kind: str, dtype: torch.dtype) -> None:
+    model = tiny_model(kind).to(dtype)
+    passes: list[int] = []
+    model.register_forward_hook(lambda *_: passes.append(1))
+    refuse_what_looks_ahead("a/model", model)
+    assert passes == [1]
+
+
+@pytest.mark.parametrize("name", ["attn_implementation", "_attn_implementation", "experts_implementation"])
+@pytest.mark.parametrize(
+    "value", ["kernels-community/flash-attn", "owner/repo:kernel", "flex_attention", "nonsense", 5]
+)
+def test_a_config_does_not_choose_the_code(name: str, value: Any, save_model: Any) -> None:
+    pair = load(change(save_model("target", "qwen3"), **{name: value}))
+    inner = pair.target.model.config  # type: ignore[union-attr]
+    assert inner._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize(
+    "values", [{"fusion_config": {"rms": True}}, {"use_kernels": True}, {"auto_map": {"AutoModelForCausalLM": "a.B"}}]
+)
+def test_other_choices_of_code_are_not_followed(values: dict[str, Any], save_model: Any) -> None:
+    folder = change(save_model("target"), **values)
+    (folder / "a.py").write_text("raise SystemExit('run')")
+    assert load(folder).info.target.parameters
+
+
+def test_an_adapter_beside_the_weights_is_refused(save_model: Any) -> None:
+    folder = change(save_model("target"), "adapter_config.json", base_model_name_or_path="x/y", peft_type="LORA")
+    with pytest.raises(LoadError, match="holds an adapter"):
+        load(folder)
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("was-run",)
+
+
+def test_pickled_weights_are_read_as_numbers_alone(
+    save_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = save_model("target")
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(tensors, folder / "pytorch_model.bin")
+    assert load(folder).info.target.parameters
+    torch.save(tensors | {"evil": Evil()}, folder / "pytorch_model.bin")
+    with pytest.raises(LoadError, match="holds more than numbers, or is damaged: such files are not opened") as refused:
+        load(folder)
+    assert not (tmp_path / "was-run").exists() and "weights_only" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", ["abc", [[1]], True, 1.5, {"a": 1}])
+def test_an_end_token_that_is_none_is_named_with_its_place(value: Any, save_model: Any) -> None:
+    folder = change(save_model("target"), "generation_config.json", eos_token_id=value)
+    with pytest.raises(LoadError, match="eos_token_id in its generation config must be a whole number"):
+        load(folder)
+
+
+@pytest.mark.parametrize("text", ["[1]", '{"early_stopping": "abc"}', '{"watermarking_config": {"x": 1}}'])
+def test_a_generation_config_that_cannot_be_read_is_named(text: str, save_model: Any) -> None:
+    folder = save_model("target")
+    (folder / "generation_config.json").write_text(text)
+    with pytest.raises(LoadError, match=r"its generation_config\.json is not valid: "):
+        load(folder)
+
+
+def test_the_header_says_what_weights_are_held_in(save_model: Any) -> None:
+    folder = save_model("target")
+    assert load(folder).info.target.precision == "float32"  # numbers that need all of it
+    tensors = {name: tensor.bfloat16().float() for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    info = load(folder).info.target
+    assert (info.dtype, info.held_dtype) == ("float32", "bfloat16")
+    assert info.precision == "float32, weights held in bfloat16"
+    assert load(folder, dtype="bfloat16").info.target.precision == "bfloat16"
