@@ -66,6 +66,8 @@ class ScriptedEngine:
     repeats: list[bool] = field(default_factory=list)
     prepared: list[Settings] = field(default_factory=list)
     captures: int = 0
+    reports: int = 0
+    """Of a load, behind its gate."""
     chats: int = 0
     verdicts: dict[str, Lossless] = field(default_factory=dict)
 
@@ -96,6 +98,8 @@ class ScriptedEngine:
         self.loads.append(choice)
         progress(Progress("reading the target", 0.45))
         self.load_gate.wait(60)
+        for step in range(self.reports):
+            progress(Progress("loading the target", step / self.reports))
         if self.load_error is not None:
             error, self.load_error = self.load_error, None
             raise error

@@ -143,3 +143,68 @@ def test_what_an_ended_run_reports_late_is_not_shown_in_the_next(screen: Screen)
     runs.take()
     assert not any(isinstance(event, Finished) for event in screen.events[seen:]) and runs.running
     runs.engine.close()
+
+
+def abandoned(runs: Runs, engine: ScriptedEngine) -> str:
+    """Stop during a load, then let the load go on to its next report."""
+    until(runs, lambda: engine.loads and runs.state == "loading")
+    said = runs.stop()
+    return said
+
+
+def test_stop_abandons_a_load_at_once_and_gives_the_waiting_prompt_back(screen: Screen) -> None:
+    engine = ScriptedEngine(reports=3)
+    engine.load_gate.clear()
+    runs = make(screen, engine, "early")
+    assert (
+        abandoned(runs, engine) == "Load abandoned: no models are loaded, m loads some; the prompt is back in the box"
+    )
+    assert runs.state == "failed" and screen.returned == ["early"] and not runs.waiting
+    engine.load_gate.set()
+    until(runs, lambda: not runs._abandoned)
+    assert not screen.pairs and not screen.said and runs.pair is None
+    runs.engine.close()
+
+
+def test_the_present_pair_stays_and_answers_when_a_load_is_abandoned(screen: Screen) -> None:
+    engine = ScriptedEngine(reports=3)
+    runs = make(screen, engine)
+    until(runs, lambda: runs.state == "ready")
+    pair, chosen = runs.pair, runs.choice
+    engine.load_gate.clear()
+    runs.load(ModelChoice(target="other"))
+    runs.load(ModelChoice(target="third"))
+    assert abandoned(runs, engine) == "Load abandoned: scripted-target stays"
+    assert runs.state == "ready" and runs.wanted == chosen
+    runs.submit("now", accept_all)
+    assert runs.running and "as soon as the abandoned load has let go" in screen.said[-1]
+    engine.load_gate.set()
+    until(runs, lambda: screen.ended)
+    assert runs.pair is pair and runs.choice == chosen and len(screen.pairs) == 1
+    runs.load(ModelChoice(target="other"))
+    until(runs, lambda: len(screen.pairs) == 2)
+    assert runs.choice.target == "other"
+    runs.engine.close()
+
+
+def test_a_load_that_was_over_before_it_could_be_abandoned_is_told_as_it_is(screen: Screen) -> None:
+    engine = ScriptedEngine()  # asks nobody after its gate
+    engine.load_gate.clear()
+    runs = make(screen, engine)
+    abandoned(runs, engine)
+    engine.load_gate.set()
+    until(runs, lambda: screen.pairs)
+    until(runs, lambda: runs.state == "ready")
+    assert runs.pair is engine.pair
+    runs.engine.close()
+
+
+def test_stop_in_a_run_leaves_the_load_behind_it(screen: Screen) -> None:
+    engine = ScriptedEngine(gated=True)
+    runs = make(screen, engine, "first")
+    until(runs, lambda: runs.running)
+    runs.load(ModelChoice(target="other"))
+    assert runs.stop() == "Stopping"
+    until(runs, lambda: len(screen.pairs) == 2)
+    assert runs.choice.target == "other"
+    runs.engine.close()
