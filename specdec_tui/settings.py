@@ -30,8 +30,8 @@ ENVIRONMENT_PREFIX = "SPECDEC_TUI_"
 PLACES = ("CONFIG", "DATA_DIR", "CACHE_DIR")
 """Variables that name files and folders and are no settings."""
 
-LONGEST_CONFIG = 64 * 1024
-"""Bytes; all settings with a page of comments take a tenth of it."""
+LONGEST_CONFIG = 16 * 1024
+"""Bytes; all settings with a page of comments take a third of it. Reading keys of many dots takes quadratic time."""
 _SHOWN = 60  # characters of a bad value in a message
 
 

@@ -96,14 +96,15 @@ def test_a_damaged_or_unknown_config_is_a_clear_message(tmp_path: Path) -> None:
 
 
 HOSTILE_CONFIGS = {
-    "nested lists": (b"gamma = " + b"[" * 30_000, "nested too deeply"),
-    "nested tables": (b"gamma = " + b"{a=" * 10_000, "nested too deeply"),
+    "nested lists": (b"gamma = " + b"[" * 15_000, "nested too deeply"),
+    "nested tables": (b"gamma = " + b"{a=" * 5_000, "nested too deeply"),
+    "dots": (b".".join([b"a"] * 8_000) + b" = 1", "unknown setting .a.: allowed are"),
     "long number": (b"seed = " + b"9" * 5000, "cannot read the config file .*limit"),
     "long hexadecimal number": (b"seed = 0x" + b"f" * 9000, "seed: this value is not valid: give a whole number"),
     "long list": (b"strategies = [" + b"0x" + b"f" * 9000 + b"]", "strategies: this value is not valid"),
     "long text": (b'rule = "' + b"x" * 9000 + b'"', r"rule .*'x{60}…' is not valid"),
     "long word": (b"x" * 9000 + b" = 1", r"unknown setting 'x{60}…'"),
-    "megabytes": (b"# " + b"x" * 70_000, "longer than 64 kB"),
+    "megabytes": (b"# " + b"x" * 17_000, "longer than 16 kB"),
     "controls": (b'rule = "\\u001b]52;c;aGk=\\u0007"', "is not valid"),
     "zeros": (b"\0" * 100, "cannot read"),
     "infinity": (b"gamma = inf", "is not valid"),
