@@ -11,6 +11,7 @@ import secrets
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 from specdec_tui.doors.reading import refuse_other_kinds
@@ -136,10 +137,11 @@ def _descriptor(path: Path, flags: int) -> int:
 
 
 def _keep_rights(descriptor: int, before: os.stat_result) -> None:
-    with suppress(OSError):
-        if hasattr(os, "fchown"):
+    if hasattr(os, "fchown"):
+        with suppress(OSError):  # another's file, in a group of its own
             os.fchown(descriptor, before.st_uid, before.st_gid)
-        os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+        with suppress(OSError):  # a file system without rights
+            os.fchmod(descriptor, before.st_mode & 0o777)
 
 
 def _move(temporary: Path, path: Path, before: os.stat_result | None) -> None:
@@ -152,10 +154,24 @@ def _move(temporary: Path, path: Path, before: os.stat_result | None) -> None:
 
 
 def _fill(path: Path, parts: Iterable[str | bytes]) -> None:
-    """Change what is in a file, where it cannot be replaced."""
-    with os.fdopen(_descriptor(path, os.O_WRONLY), "wb") as file:
-        file.truncate(0)
-        file.writelines(map(_bytes, parts))
+    """Change what is in a file, where it cannot be replaced. Where the disk is full it has its old content again."""
+    new = b"".join(map(_bytes, parts))
+    with os.fdopen(_descriptor(path, os.O_RDWR), "r+b", buffering=0) as file:
+        old = file.read()
+        try:
+            _overwrite(file, new)
+        except OSError:
+            _overwrite(file, old)
+            raise
+
+
+def _overwrite(file: FileIO, content: bytes) -> None:
+    """Nothing is cut off before all is there: the old content keeps its room."""
+    file.seek(0)
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
+    file.truncate(len(content))
 
 
 def _bytes(part: str | bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,29 @@ def test_where_a_file_cannot_be_replaced_its_content_is(tmp_path: Path, monkeypa
     assert path.read_text() == "new" and [p.name for p in tmp_path.iterdir()] == ["a"]
     with pytest.raises(OSError, match="busy"):
         writing.place(tmp_path / "b", ["new"])
+
+
+def test_a_full_disk_leaves_what_was_there_also_where_it_cannot_be_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    path.write_text("old and longer")
+    overwrite = writing._overwrite
+
+    def busy(*paths: object) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    def full(file: FileIO, content: bytes) -> None:
+        overwrite(file, content[:3] + b"and longer than it was")
+        if content.startswith(b"new"):
+            raise OSError(28, "No space left on device")
+        overwrite(file, content)
+
+    monkeypatch.setattr(os, "replace", busy)
+    monkeypatch.setattr(writing, "_overwrite", full)
+    with pytest.raises(OSError, match="No space"):
+        writing.place(path, ["new"])
+    assert path.read_text() == "old and longer"
 
 
 def test_lines_are_appended_behind_one_that_was_cut_off(tmp_path: Path) -> None:

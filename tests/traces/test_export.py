@@ -3,13 +3,28 @@
 import csv
 import io
 import json
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from recorded import comparison, full_trace, trace_of
 
-from specdec_tui.decoding.records import PrefillDone, RunStarted, Status, Step, Token
+from specdec_tui.decoding.records import (
+    Checked,
+    EndReason,
+    Lossless,
+    LosslessStatus,
+    Notice,
+    PrefillDone,
+    RunEnded,
+    RunStarted,
+    Status,
+    Step,
+    Token,
+)
 from specdec_tui.traces.export import COLUMNS, as_csv, as_json
-from specdec_tui.traces.format import Trace, TraceHeader
+from specdec_tui.traces.format import Trace, TraceHeader, trace_lines
+from specdec_tui.traces.report import as_html
 
 
 def one_token(text: str, strategy: str = "target") -> Trace:
@@ -77,6 +92,26 @@ def test_names_of_strategies_never_become_formulas_either() -> None:
 def test_half_characters_and_zeros_can_be_written(export: object) -> None:
     written = export(one_token("\ud83d\0"))  # type: ignore[operator]
     assert written.encode() and "\0" not in written
+
+
+OBEYED = {chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F))}
+OBEYED = (OBEYED | {chr(code) for code in range(0x2066, 0x2070)}) - {"\n", "\t"}
+
+
+@pytest.mark.parametrize("export", [as_csv, as_json, as_html, lambda trace: "".join(trace_lines(trace))])
+def test_nothing_that_a_terminal_obeys_is_in_any_export(export: Callable[[Trace], str]) -> None:
+    hostile = "".join(sorted(OBEYED)) + "x"
+    trace = one_token(hostile, "target")
+    names = {hostile: hostile, "target": {"name": hostile, hostile: hostile}, "notes": [hostile]}
+    trace = replace(trace, header=replace(trace.header, prompt=hostile, models=names, environment=names))
+    ended = Step("target", RunEnded(EndReason.ERROR, hostile), answer=hostile)
+    noticed = Step("target", Notice(hostile))
+    checked = Checked("target", Lossless(LosslessStatus.DIFFERENT, 0, 0, 1.0, hostile))
+    written = export(replace(trace, events=(*trace.events, noticed, ended, checked)))
+    assert not OBEYED & set(written)
+    if written.startswith("{") and "\n " in written:
+        whole = json.loads(written)
+        assert whole["prompt"] == whole["strategies"][0]["text"] == hostile
 
 
 def test_json_has_no_numbers_that_are_not_finite() -> None:

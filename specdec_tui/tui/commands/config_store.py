@@ -27,7 +27,10 @@ def save_settings(path: Path, changed: Mapping[str, Any]) -> None:
             for word in [word for word in table if _means(word, name) and word != flag_of(name)]:
                 del table[word]
             table[flag_of(name)] = list(value) if isinstance(value, tuple) else value
-        place(path, [tomlkit.dumps(table)])
+        text = tomlkit.dumps(table)
+        if len(text.encode()) > LONGEST_CONFIG:
+            raise SettingError(f"settings not saved: {path} would be longer than can be read again")
+        place(path, [text])
     except TOMLKitError as error:
         raise SettingError(f"settings not saved: {path} is damaged: {error}") from None
     except RecursionError:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_tui.settings import SettingError, read_config
+from specdec_tui.settings import LONGEST_CONFIG, SettingError, read_config
 from specdec_tui.tui.commands.config_store import save_settings
 
 
@@ -95,6 +95,15 @@ def test_a_file_with_a_byte_order_mark_can_be_saved_to(tmp_path: Path) -> None:
     save_settings(path, {"gamma": 8})
     assert read_config(path) == {"seed": "3", "gamma": "8"}
     assert "# mine" in path.read_text()
+
+
+def test_nothing_is_saved_that_could_not_be_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("#" * (LONGEST_CONFIG - 2) + "\n")
+    assert read_config(path) == {}
+    with pytest.raises(SettingError, match="longer than can be read again"):
+        save_settings(path, {"gamma": 8})
+    assert read_config(path) == {}
 
 
 def test_no_temporary_file_is_left_behind(tmp_path: Path) -> None:
