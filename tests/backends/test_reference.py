@@ -17,6 +17,7 @@ from specdec_tui.backends.lean_model import LeanContext, LeanModel
 from specdec_tui.backends.model import Referenced
 from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.backends.static_model import StaticContext
+from specdec_tui.backends.tokenizer import Prompt
 from specdec_tui.decoding.device_run import Programs
 from specdec_tui.decoding.records import Checked, LosslessStatus, RunEnded, Step
 from specdec_tui.session import LocalEngine
@@ -30,8 +31,8 @@ SETTINGS = Settings(max_new_tokens=24, gamma=3, strategies=("target", "speculati
 class Ids:
     """A tokenizer for prompts that are ids already."""
 
-    def encode(self, prompt: str, history: Any = (), chat: bool = True) -> tuple[list[int], str]:
-        return PROMPT, prompt
+    def encode(self, prompt: str, history: Any = (), chat: bool = True, cancelled: Any = None) -> Prompt:
+        return Prompt(list(PROMPT), prompt)
 
     def stream(self) -> Any:
         return SimpleNamespace(push=lambda ids: [""] * len(ids), peek=lambda ids: ["" for _ in ids], rest=lambda: "")
