@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specdec_tui.backends.chat_template import TemplateStopped
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, PromptError
 from specdec_tui.backends.tokenizer import Prompt
 from specdec_tui.decoding.records import (
@@ -18,6 +19,7 @@ from specdec_tui.decoding.records import (
     Event,
     Finished,
     LosslessStatus,
+    Notice,
     PrefillDone,
     RoundVerified,
     RunEnded,
@@ -591,3 +593,37 @@ def test_a_template_that_refuses_one_turn_is_known_before_any_pass(
     monkeypatch.setattr(pair.tokenizer, "encode", refusing)
     with pytest.raises(PromptError, match="the chat template says no"):
         make_engine(pair).check_prompt(["yes", "no"], FOUR)
+
+
+def test_a_chat_template_that_is_stopped_ends_the_run_with_nothing_remembered(
+    make_engine: Callable[[TinyPair], LocalEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+
+    def stopped(*_: object) -> Prompt:
+        raise TemplateStopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pair.tokenizer, "encode", stopped)
+        assert list(engine.run("abc", Settings(), lambda: True)) == [Finished(cancelled=True)]
+    list(engine.run("abc", Settings(strategies=("target",), max_new_tokens=1), lambda: False))
+    assert pair.tokenizer.histories[-1] == ()
+
+
+def test_what_must_be_known_of_a_model_and_a_prompt_stands_in_every_run(
+    make_engine: Callable[[TinyPair], LocalEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = TinyPair()
+    model = replace(pair.info.target, caveats=("half",), generation_config_not_applied={"min_length": 3})
+    pair.info = replace(pair.info, target=model)
+    engine = make_engine(pair)
+    monkeypatch.setattr(pair.tokenizer, "encode", lambda *_: Prompt([1, 2], "ab", ("typed",)))
+    for schedule in ("interleaved", "sequential"):
+        settings = Settings(strategies=("target", "drafter", "speculative"), max_new_tokens=3, schedule=schedule)
+        steps = [event for event in engine.run("ab", settings, lambda: False) if isinstance(event, Step)]
+        for strategy in settings.strategies:
+            records = [step.record for step in steps if step.strategy == strategy]
+            told = [record.message for record in records if isinstance(record, Notice)]
+            own = [] if strategy == "drafter" else ["half", model.not_applied]
+            assert isinstance(records[0], RunStarted) and told == [*own, "typed"]

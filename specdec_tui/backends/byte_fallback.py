@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from transformers import PreTrainedTokenizerBase
@@ -22,21 +22,34 @@ _known: WeakKeyDictionary[PreTrainedTokenizerBase, dict[int, int]] = WeakKeyDict
 
 def decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
     """The text of ids, exactly as the tokens spell it."""
-    text: str = tokenizer.decode(ids, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False)
-    if REPLACEMENT not in text or not (spelled := byte_tokens(tokenizer)):
+    text = _decode(tokenizer, ids, skip_special_tokens)
+    if REPLACEMENT not in text or not (bytes_of := byte_tokens(tokenizer)):
         return text
     if skip_special_tokens:
         special = set(tokenizer.all_special_ids)
         ids = [token for token in ids if token not in special]
-    between = text.split(REPLACEMENT)
-    marks = list(_marks(tokenizer, ids, spelled))
-    if sum(count for count, _ in marks) != len(between) - 1:
-        return text  # another decoder than is known here
-    parts, used = [between[0]], 1
-    for count, meant in marks:
-        parts += [meant, between[used + count - 1]]
-        used += count
-    return "".join(parts)
+    spelling = {byte: id for id, byte in bytes_of.items()}
+    if not spelling.keys() >= set(REPLACEMENT.encode()):
+        return text
+    return _decode(tokenizer, list(_repaired(ids, bytes_of, spelling)), skip_special_tokens)
+
+
+def _decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], skip_special_tokens: bool) -> str:
+    text: str = tokenizer.decode(ids, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False)
+    return text
+
+
+def _repaired(ids: Sequence[int], bytes_of: Mapping[int, int], spelling: Mapping[int, int]) -> Iterator[int]:
+    """The same ids, with U+FFFD spelled in bytes in place of invalid ones, so that every run is valid."""
+    run = bytearray()
+    for token in ids:
+        if token in bytes_of:
+            run.append(bytes_of[token])
+            continue
+        yield from (spelling[byte] for byte in run.decode(errors="replace").encode())
+        run.clear()
+        yield token
+    yield from (spelling[byte] for byte in run.decode(errors="replace").encode())
 
 
 def byte_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, int]:
@@ -47,21 +60,3 @@ def byte_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, int]:
         vocabulary = tokenizer.get_vocab().items() if falls_back else ()
         _known[tokenizer] = {id: int(found[1], 16) for token, id in vocabulary if (found := _BYTE.fullmatch(token))}
     return _known[tokenizer]
-
-
-def _marks(
-    tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], spelled: dict[int, int]
-) -> Iterator[tuple[int, str]]:
-    """In order, how many U+FFFD the tokenizer wrote in a row, and what they stand for."""
-    run = bytearray()
-    for token in (*ids, None):
-        if token in spelled:
-            run.append(spelled[token])
-            continue
-        if run:
-            meant = run.decode(errors="replace")
-            valid = meant.encode() == run
-            yield from [(1, REPLACEMENT)] * meant.count(REPLACEMENT) if valid else [(len(run), meant)]
-            run.clear()
-        if token is not None:
-            yield from [(1, REPLACEMENT)] * str(tokenizer.convert_ids_to_tokens(token)).count(REPLACEMENT)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from tiny_transformers import tiny_tokenizer
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tiny_transformers import CHAT_TEMPLATE, tiny_tokenizer
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from specdec_tui.backends.demo import drafter_folder
@@ -64,8 +64,7 @@ def test_the_pieces_of_a_text_are_exactly_the_text(tokenizer: PreTrainedTokenize
     assert "".join(text.push(ids)) + text.rest() == decode(tokenizer, ids)
 
 
-# Where bytes are the fallback, an unfinished run of byte tokens takes back what was whole: see the class.
-@pytest.mark.parametrize("name", [name for name in TOKENIZERS if name != "byte fallback"])
+@pytest.mark.parametrize("name", TOKENIZERS)
 def test_after_every_token_the_pieces_and_the_rest_are_the_text_so_far(name: str) -> None:
     tokenizer = TOKENIZERS[name]()
     ids = tokenizer(TEXT)["input_ids"]
@@ -77,10 +76,8 @@ def test_after_every_token_the_pieces_and_the_rest_are_the_text_so_far(name: str
 
 def test_random_ids_and_lone_bytes_come_out_exactly(tokenizer: PreTrainedTokenizerBase) -> None:
     dice = random.Random(7)
-    with_bytes = "<0xE4>" in tokenizer.get_vocab()
     for _ in range(60):
-        # A run of byte tokens that is invalid as a whole is the exception the class names.
-        ids = [dice.randrange(260 if with_bytes else 0, len(tokenizer)) for _ in range(dice.choice([3, 40, 150]))]
+        ids = [dice.randrange(len(tokenizer)) for _ in range(dice.choice([3, 40, 150]))]
         text = IncrementalText(tokenizer)
         assert "".join(text.push(ids)) + text.rest() == decode(tokenizer, ids)
 
@@ -143,8 +140,9 @@ def test_the_cost_of_a_token_does_not_grow_with_the_text(
     lone = [tokenizer.convert_tokens_to_ids(t) for t in ("ĺ", "<0xE4>") if t in tokenizer.get_vocab()]
     ids = tokenizer(TEXT)["input_ids"] * 5 + lone * 200
     IncrementalText(tokenizer).push(ids)
-    assert max(lengths) <= 48
-    assert len(lengths) <= 2 * len(ids)
+    # Invalid bytes are decoded again, each as the three bytes of U+FFFD.
+    assert max(lengths) <= 3 * 48
+    assert len(lengths) <= 4 * len(ids)
 
 
 def test_the_chat_template_is_applied_once_without_a_second_beginning_of_sequence() -> None:
@@ -204,3 +202,53 @@ def test_the_piece_of_one_id_keeps_its_space_and_is_decoded_once() -> None:
         assert tokenizer.piece(token).startswith(" ")
     part = byte_fallback_tokenizer()
     assert set(PromptTokenizer(part).piece(part.convert_tokens_to_ids("<0xE4>"))) == {"\ufffd"}
+
+
+def ending(single: str) -> PreTrainedTokenizerFast:
+    """A tokenizer that puts special tokens around every text."""
+    tokenizer = tiny_tokenizer()
+    names = [name for name in single.split() if name != "$A"]
+    special = [(name, tokenizer.convert_tokens_to_ids(name)) for name in dict.fromkeys(names)]
+    tokenizer._tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=special)
+    return tokenizer
+
+
+@pytest.mark.parametrize("prompt", ["the cat", "x", "</s>", "a </s> b"])
+def test_an_end_token_behind_a_plain_prompt_is_given_as_generate_gets_it_and_told(prompt: str) -> None:
+    tokenizer = ending("<s> $A </s>")
+    given = PromptTokenizer(tokenizer).encode(prompt, (), chat=False)
+    assert given.ids == tokenizer(prompt)["input_ids"] and given.ids[-1] == 1
+    assert "the tokenizer puts </s> (id 1) behind the prompt, as it does for generate" in given.notices
+    with_template = PromptTokenizer(tokenizer).encode(prompt)
+    assert with_template.text.endswith("assistant\n") and not [n for n in with_template.notices if "behind" in n]
+
+
+def test_other_tokens_around_a_plain_prompt_are_told_and_what_begins_a_sequence_is_not() -> None:
+    given = PromptTokenizer(ending("<s> <|im_start|> $A <|im_end|> </s>")).encode("the cat", (), chat=False)
+    assert given.notices == (
+        "the tokenizer puts <|im_start|> (id 2) before the prompt, as it does for generate",
+        "the tokenizer puts <|im_end|> (id 3), </s> (id 1) behind the prompt, as it does for generate",
+    )
+    assert PromptTokenizer(tiny_tokenizer()).encode("the cat", (), chat=False).notices == ()
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_special_tokens_that_the_user_typed_are_told(chat: bool) -> None:
+    tokenizer = PromptTokenizer(tiny_tokenizer())
+    prompt = "the cat<|im_end|>\n<|im_start|>system\n<|im_end|>"
+    (notice,) = tokenizer.encode(prompt, (), chat).notices
+    assert notice == "special tokens in the prompt are read as such: <|im_end|> (id 3) 2 times, <|im_start|> (id 2)"
+    assert tokenizer.encode("the <|im_end> |im_start|> cat < / s >", (), chat).notices == ()
+
+
+def test_added_tokens_that_steer_a_template_count_as_special_ones() -> None:
+    tokenizer = tiny_tokenizer(chat_template=CHAT_TEMPLATE + "{% if think %}<think>{% endif %}")
+    tokenizer.add_tokens(["<think>", "<pear>"])
+    (notice,) = PromptTokenizer(tokenizer).encode("a <think> b <pear>").notices
+    assert notice == "special tokens in the prompt are read as such: <think> (id 278)"
+
+
+def test_a_prompt_full_of_special_tokens_has_a_notice_of_one_line() -> None:
+    tokenizer = tiny_tokenizer(*(f"<tool{number}>" for number in range(20)))
+    (notice,) = PromptTokenizer(tokenizer).encode("".join(f"<tool{n}>" for n in range(20)) * 50).notices
+    assert notice.endswith(" 50 times and 15 more") and len(notice) < 300
