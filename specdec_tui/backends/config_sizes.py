@@ -7,6 +7,7 @@ names that families give them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ VOCABULARY = ("vocab_size",)
 _HEADS = ("num_attention_heads", "n_head", "num_heads")
 _OTHERS = ("intermediate_size", "n_inner", "num_key_value_heads", "head_dim", "max_position_embeddings", "n_positions")
 _NAMES = ("model_type", "dtype", "torch_dtype")
+_DTYPE = re.compile(r"(torch\.)?(auto|half|float|double|b?float\d\w{0,20}|u?int\d{1,2}|complex\d{1,3})")
 _PARTS = ("text_config", "decoder", "llm_config", "language_config")
 
 LAYER_BYTES = 35_000
@@ -46,6 +48,10 @@ def sizes_of(name: str, config: Mapping[str, Any]) -> Sizes:
     for field in _NAMES:
         if not isinstance(config.get(field), str | None):
             raise LoadError(f"{name}: {field} in its config is {_shown(config[field])}: a name is needed.")
+    for field in _NAMES[1:]:
+        if not _DTYPE.fullmatch(config.get(field) or "auto"):
+            shown = _shown(config[field])
+            raise LoadError(f"{name}: {field} in its config is {shown}: a kind of number, such as bfloat16, is needed.")
     parts = [config] + [config[part] for part in _PARTS if isinstance(config.get(part), dict)]
     for part in parts:
         for field in (*_HEADS, *_OTHERS):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -61,7 +62,7 @@ def load_pair(choice: ModelChoice, progress: ReportProgress) -> Pair:
             raise LoadError(
                 f"{_NO_MEMORY} the models filled it while they were loaded. Try a smaller model, dtype or int8."
             ) from error
-        raise LoadError(f"The models cannot be loaded: {type(error).__name__}: {plainly(error)}") from error
+        raise LoadError(f"The models cannot be loaded: {plainly(error)}") from error
     except BaseException as stopped:
         traceback.clear_frames(stopped.__traceback__)  # they hold what was loaded so far
         memory.give_back()
@@ -94,23 +95,25 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
     for model, need in zip(models, needs, strict=True):
         _refuse_other_weights(model, need)
     for index, (model, need, place) in enumerate(zip(models, needs, places, strict=True)):
-        progress(Progress(f"Loading {model.spec.name}", (index + 0.1) / len(models)))
-        weights, caveats = load_weights(model, dtype, place)
-        refuse_what_looks_ahead(model.spec.name, weights)
-        progress(
-            Progress(
-                f"Trying {model.spec.name} (compiles for this processor the first time)", (index + 0.9) / len(models)
+        with _named(model.spec.name):
+            progress(Progress(f"Loading {model.spec.name}", (index + 0.1) / len(models)))
+            weights, caveats = load_weights(model, dtype, place)
+            refuse_what_looks_ahead(model.spec.name, weights)
+            progress(
+                Progress(
+                    f"Trying {model.spec.name} (compiles for this processor the first time)",
+                    (index + 0.9) / len(models),
+                )
             )
-        )
-        context = context_length_of(weights.config.get_text_config(decoder=True))
-        info = info_of(model, weights, need.parameters, context, caveats)
-        again = partial(_load_again, model, dtype, place)
-        runnable, note = _runnable(weights, again, model.spec.name, heart)
-        notes += [note] if note else []
-        loaded.append(runnable)
-        infos.append(_as_held(info, runnable))
-        notes += info.notices
-        ends.append(end_ids(model.spec.name, weights, target.tokenizer))
+            context = context_length_of(weights.config.get_text_config(decoder=True))
+            info = info_of(model, weights, need.parameters, context, caveats)
+            again = partial(_load_again, model, dtype, place)
+            runnable, note = _runnable(weights, again, model.spec.name, heart)
+            notes += [note] if note else []
+            loaded.append(runnable)
+            infos.append(_as_held(info, runnable))
+            notes += info.notices
+            ends.append(end_ids(model.spec.name, weights, target.tokenizer))
     progress(Progress("Ready", 1.0))
 
     tokenizer = PromptTokenizer(target.tokenizer, target.spec.name)
@@ -124,6 +127,21 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
         shared_ids=None if mask is None else mask.to(loaded[0].device),
         info=PairInfo(infos[0], drafter_info, tokenizer.has_chat_template, tuple(notes)),
     )
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Whatever a library raises over a model becomes a LoadError that names it."""
+    try:
+        yield
+    except LoadError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise LoadError(
+                f"{_NO_MEMORY} {name} filled it while it was loaded. Try a smaller model, dtype or int8."
+            ) from error
+        raise LoadError(f"{name}: it does not run: {plainly(error)}") from error
 
 
 def _load_again(model: ModelDescription, dtype: torch.dtype, place: memory.Placement) -> PreTrainedModel:

@@ -19,7 +19,18 @@ MOST_BYTES = 64 << 20
 """Of a config, an index of shards, a chat template. The largest known index has 9 MB."""
 MOST_TOKENIZER_BYTES = 512 << 20
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "merges.txt", "tekken.json")
-_SMALL = (".json", ".jinja", ".model", ".txt", ".tiktoken")
+_SETTINGS = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.json",
+    "adapter_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+)
+_KINDS = (".jinja", ".model", ".tiktoken", ".index.json")
 _MOST_NAMES = 10_000
 
 _LFS = b"version https://git-lfs.github.com/spec/"
@@ -88,7 +99,7 @@ def is_lfs_pointer(start: bytes) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Look at every small file that a library may read beside a model; FileProblem, led by its name, for a bad one.
+    """Look at every small file that libraries read beside a model; FileProblem, led by its name, for a bad one.
 
     Templates in their own folder count too. Tokenizers, which may be large, are parsed by the
     library alone; here only their ends are looked at.
@@ -113,7 +124,8 @@ def _small_files(folder: Path) -> list[Path]:
                 for count, entry in enumerate(entries):
                     if count >= _MOST_NAMES:
                         raise FileProblem(f"{place.name} has more than {_MOST_NAMES:,} files")
-                    if entry.name.endswith(_SMALL) and not entry.is_dir(follow_symlinks=False):
+                    read = entry.name in (*_SETTINGS, *_TOKENIZERS) or entry.name.endswith(_KINDS)
+                    if read and not entry.is_dir(follow_symlinks=False):
                         found.append(Path(entry.path))
         except (FileNotFoundError, NotADirectoryError):
             continue

@@ -203,3 +203,20 @@ def test_a_name_that_is_none_names_the_model_and_the_field(save_model: Any, fiel
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {field: [1]}))
     assert f"{field} in its config is [1]: a name is needed" in refusal(folder)
+
+
+def test_a_dtype_that_no_number_has_names_the_model_and_the_field(save_model: Any) -> None:
+    folder = save_model("target")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"dtype": "evil\u202e"}))
+    text = refusal(folder)
+    assert "dtype in its config is 'evil" in text and "\u202e" not in text
+
+
+def test_a_model_that_no_library_can_run_is_named(save_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise KeyError("sliding_window")
+
+    monkeypatch.setattr(loading, "load_weights", fail)
+    text = refusal(save_model("target"))
+    assert "it does not run: 'sliding_window' is not there" in text and "KeyError" not in text
