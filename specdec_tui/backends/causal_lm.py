@@ -148,6 +148,17 @@ class TransformersModel:
             yield from self._step_by_step(text, begin)
         self._rotations.refresh()
 
+    def rounding(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> float | None:
+        """See `model.Rounding`: the text at once, against token by token."""
+        if self.dtype is not torch.int8 or not self.rewindable:
+            return None
+        text, begin, furthest = [*prompt_ids, *ids], len(prompt_ids), 0.0
+        for whole, stepped in zip(self.reference(prompt_ids, ids), self._step_by_step(text, begin), strict=True):
+            best = whole.topk(min(10, len(whole))).indices
+            moved = (whole - stepped)[best]
+            furthest = max(furthest, float(moved.amax() - moved.amin()))
+        return furthest
+
     def _whole(self, text: Sequence[int], begin: int, end: int) -> Iterator[torch.Tensor]:
         """Logits [vocab_size] before each of the tokens from `begin` to `end`, of passes without a cache."""
         rows = max(1, REFERENCE_BYTES // (4 * self._vocab_size))

@@ -103,6 +103,18 @@ class Referenced(Protocol):
         ...
 
 
+@runtime_checkable
+class Rounding(Protocol):
+    """A model that can say how far its own rounding goes."""
+
+    def rounding(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> float | None:
+        """How far apart two of the ten best tokens come, in logits, when a text is cut into other passes.
+
+        The furthest before any of `ids`, its new tokens. None for a model whose dtype tells enough.
+        """
+        ...
+
+
 class StaticSequence(Protocol):
     """One sequence in memory of a fixed place and size, for programs that a CUDA graph holds.
 

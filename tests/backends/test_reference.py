@@ -175,3 +175,22 @@ def test_fast_passes_are_checked_against_transformers_own_layers(
     assert list(lean.reference(PROMPT, [])) == []
     held = sum(p.numel() for p in lean._own_layers._decoder.parameters() if p.device.type != "meta")
     assert held == sum(p.numel() for n, p in plain.model.named_parameters() if "norm" in n), "weights are held twice"
+
+
+def test_how_far_rounding_goes_is_measured_where_weights_are_quantized(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = TransformersModel(tiny_model("llama"))
+    ids = [(11 * i + 2) % 320 for i in range(20)]
+    assert model.rounding(PROMPT, ids) is None, "float32 has a bound of its own"
+    model.model.is_loaded_in_8bit = True
+    exact = model.rounding(PROMPT, ids)
+    assert exact is not None and exact < 1e-4
+    forward = model.model.forward
+
+    def coarse(inputs: torch.Tensor, **given: Any) -> Any:
+        found = forward(inputs, **given)
+        if inputs.shape[1] == 1:
+            found.logits[..., ::2] += 0.25
+        return found
+
+    monkeypatch.setattr(model.model, "forward", coarse)
+    assert model.rounding(PROMPT, ids) == pytest.approx(0.25, abs=1e-3)

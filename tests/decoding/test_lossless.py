@@ -279,3 +279,28 @@ def test_what_goes_on_behind_a_cut_short_reference_is_forced_through_the_target(
     wrong = [*TEXT[:10], (TEXT[10] + 1) % 6, *TEXT[11:]]
     assert checked(wrong, TEXT[:8], cut_short=True).status is S.DIFFERENT
     assert checked(TEXT, TEXT[:8], cut_short=True).status is S.IDENTICAL
+
+
+class RoundingModel(FunctionModel):
+    """A model of coarse rounding that knows how coarse."""
+
+    measured: float | None = None
+
+    def rounding(self, prompt_ids: list[int], ids: list[int]) -> float | None:
+        return self.measured
+
+
+@pytest.mark.parametrize(
+    ("measured", "status"),
+    [(0.3, S.DIFFERENT), (0.7, S.NEAR_TIES), (None, S.NEAR_TIES), (9.0, S.NEAR_TIES)],
+)
+def test_a_wide_bound_is_narrowed_to_what_rounding_does_on_the_text(
+    measured: float | None, status: LosslessStatus
+) -> None:
+    """Two tokens 0.5 apart are no near-tie of a model whose rounding moves them by 0.3."""
+    logits = torch.tensor([0.0, 0.0, 0.0, 5.0, 4.5, 0.0])
+    model = RoundingModel(6, lambda ids: logits)
+    model.measured = measured
+    found = checked([3, 4, 3], [3, 3, 3], model, bound=near_tie_bound(torch.int8))
+    assert found.status is status
+    assert checked([3, 0, 3], [3, 3, 3], model, bound=near_tie_bound(torch.int8)).status is S.DIFFERENT

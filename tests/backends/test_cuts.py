@@ -1,0 +1,49 @@
+"""However a text is cut into passes, logits are those of `generate`: the probe of all families, on one of each kind."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@cache
+def probe() -> Any:
+    path = Path(__file__).parents[2] / "benchmarks" / "cuts.py"
+    spec = importlib.util.spec_from_file_location("cuts", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+FAMILIES = [
+    "llama",
+    "llama + yarn",
+    "mistral",  # a sliding window
+    "gemma3_text",  # windows in some layers, two rotations
+    "llama4_text",  # chunks, and temperatures by position
+    "gpt_oss",  # sinks, experts
+    "deepseek_v3",  # latent keys
+    "mpt",  # positions as a bias of attention
+    "opt",  # a table of positions with an offset
+    "xglm",  # positions of sines
+    "mamba",  # a state
+    "recurrent_gemma",  # a state and windows
+    "qwen3_next",  # a state in some layers
+    "lfm2",  # convolutions in some layers
+]
+LENGTH_DEPENDENT = ["llama + dynamic", "llama + longrope", "phi3 + longrope", "phimoe + longrope"]
+
+
+@pytest.mark.parametrize("family", FAMILIES + LENGTH_DEPENDENT)
+def test_pieces_and_rewinds_give_the_logits_of_generate(family: str) -> None:
+    found = probe().look(family)
+    assert max(found.cached, found.recomputed, found.reference) < probe().TOLERANCE, found
+    # The probe must be able to tell: a whole text in one pass is another one where rotations depend on its length.
+    assert (found.whole > 0.01) == (family in LENGTH_DEPENDENT), found
