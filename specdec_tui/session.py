@@ -13,12 +13,15 @@ from specdec_tui.backends.pair import LoadError, PairInfo, Progress, PromptError
 from specdec_tui.backends.threads import prepare_threads
 from specdec_tui.decoding.records import (
     Checked,
+    EndReason,
     Event,
     Finished,
     Lossless,
     LosslessStatus,
     Record,
     RunEnded,
+    RunStarted,
+    Step,
 )
 from specdec_tui.settings import STRATEGIES, ModelChoice, Settings, whole_characters
 from specdec_tui.strategy_run import (
@@ -204,6 +207,9 @@ class LocalEngine:
         try:
             given = pair.tokenizer.encode(prompt, before if settings.chat else (), settings.chat, cancelled)
         except TemplateStopped:
+            for name in filter(settings.strategies.__contains__, STRATEGIES):
+                yield Step(name, RunStarted(name, 0, settings.gamma, settings.max_new_tokens))
+                yield Step(name, RunEnded(EndReason.CANCELLED, "stopped while the chat template was at work"))
             yield Finished(cancelled=True)
             return
         except ValueError as error:

@@ -606,7 +606,13 @@ def test_a_chat_template_that_is_stopped_ends_the_run_with_nothing_remembered(
 
     with monkeypatch.context() as patch:
         patch.setattr(pair.tokenizer, "encode", stopped)
-        assert list(engine.run("abc", Settings(), lambda: True)) == [Finished(cancelled=True)]
+        *steps, last = engine.run("abc", Settings(strategies=("target", "lookup")), lambda: True)
+    ends = [step for step in steps if isinstance(step, Step) and isinstance(step.record, RunEnded)]
+    assert [(step.strategy, step.record.reason) for step in ends] == [  # type: ignore[union-attr]
+        ("target", EndReason.CANCELLED),
+        ("lookup", EndReason.CANCELLED),
+    ]
+    assert last == Finished(cancelled=True)
     list(engine.run("abc", Settings(strategies=("target",), max_new_tokens=1), lambda: False))
     assert pair.tokenizer.histories[-1] == ()
 

@@ -66,6 +66,10 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
         size = len(tokenizer.get_vocab())
     except Exception as error:
         raise LoadError(f"{spec.name}: its tokenizer cannot be read: {first_line(error)}") from error
+    template = tokenizer.chat_template
+    parts = list(template.values()) if isinstance(template, dict) else [template or ""]
+    if not all(isinstance(part, str) for part in parts):
+        raise LoadError(f"{spec.name}: chat_template in its tokenizer must be text, not {template!r:.60}.")
     if size == 0:
         raise LoadError(f"{spec.name}: its tokenizer has no tokens.")
     return ModelDescription(spec, location, config, tokenizer)

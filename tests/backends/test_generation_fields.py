@@ -12,9 +12,11 @@ import transformers
 
 from specdec_tui.backends.generation_fields import not_applied
 from specdec_tui.backends.loading import load_pair
+from specdec_tui.benchmark.report import as_json
 from specdec_tui.decoding.records import Notice, RunStarted, Step
 from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.traces.header import new_header
 
 ASKING: dict[str, Any] = {
     "repetition_penalty": 1.3,
@@ -144,3 +146,13 @@ def test_a_load_says_which_fields_are_not_applied_and_every_run_keeps_it(save_mo
 def test_a_model_that_asks_for_nothing_has_no_notice(save_model: Any) -> None:
     info = load_pair(ModelChoice(target=str(save_model("target")), device="cpu"), lambda progress: None).info
     assert info.target.not_applied == "" and len(info.notes) == 1  # that there is no drafter
+
+
+def test_json_lists_the_fields_under_a_key_of_their_own_and_traces_keep_them(save_model: Any) -> None:
+    folder = written(save_model("target"), repetition_penalty=1.3)
+    info = load_pair(ModelChoice(target=str(folder), device="cpu"), lambda progress: None).info
+    table = as_json([], [], info, Settings(), {}, {})["models"]["target"]
+    assert table["generation_config_not_applied"] == {"repetition_penalty": 1.3}
+    header = new_header("the cat", [], pair=info)
+    assert header.models["target"]["generation_config_not_applied"] == {"repetition_penalty": 1.3}
+    assert header.pair() == info

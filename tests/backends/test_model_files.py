@@ -197,3 +197,11 @@ def test_the_header_says_what_weights_are_held_in(save_model: Any) -> None:
     assert (info.dtype, info.held_dtype) == ("float32", "bfloat16")
     assert info.precision == "float32, weights held in bfloat16"
     assert load(folder, dtype="bfloat16").info.target.precision == "bfloat16"
+
+
+@pytest.mark.parametrize("value", [5, {"default": 5}, True])
+def test_a_chat_template_that_is_no_text_is_named(value: Any, save_model: Any) -> None:
+    folder = save_model("target")
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(LoadError, match="chat_template in its tokenizer must be text"):
+        load(change(folder, "tokenizer_config.json", chat_template=value))
