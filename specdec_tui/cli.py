@@ -73,6 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename else ""
         output.complain(f"{where}{reason_of(error)}")
         return 1
+    except MemoryError:
+        output.complain("not enough memory: try a smaller model, dtype or int8")
+        return 1
     except KeyboardInterrupt:
         output.complain("interrupted")
         return 130

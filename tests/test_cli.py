@@ -146,6 +146,30 @@ def test_help_is_shown_in_encodings_that_lack_our_glyphs(encoding: str) -> None:
     assert b"draft tokens per round (gamma)" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (MemoryError(), 1, "not enough memory: try a smaller model, dtype or int8"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (OSError(28, "No space left on device", "a\x1b[2Jb"), 1, "a␛[2Jb: No space left on device"),
+    ],
+)
+def test_what_ends_a_command_is_one_line(
+    error: BaseException,
+    status: int,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def failing(choice: object) -> int:
+        raise error
+
+    monkeypatch.setattr("specdec_tui.catalogue.show_models", failing)
+    monkeypatch.setattr(cli.output, "give_up", lambda: None)
+    assert status_of("models") == status
+    assert capsys.readouterr().err == f"specdec-tui: {words}\n"
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_end_in_no_traceback(closed: str, tmp_path: Path) -> None:
     done = subprocess.run(["sh", "-c", f'"{sys.executable}" -m specdec_tui {closed}'], capture_output=True, text=True)
