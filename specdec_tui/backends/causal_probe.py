@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from transformers import PreTrainedModel
 
+from specdec_tui.backends.errors import plainly
 from specdec_tui.backends.pair import LoadError
 
 _LENGTH = 12  # tokens, half of them common
@@ -30,7 +31,10 @@ def refuse_what_looks_ahead(name: str, model: PreTrainedModel) -> None:
     place = model.get_input_embeddings().weight.device
     if place.type == "meta":  # offloaded: accelerate's hook moves inputs itself
         place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    one, other = model.eval()(ids.to(place), use_cache=False).logits[:, :common].float()
+    try:
+        one, other = model.eval()(ids.to(place), use_cache=False).logits[:, :common].float()
+    except Exception as error:  # a model's own code, given a config that it was not written for
+        raise LoadError(f"{name} ({config.model_type}) fails in its first pass: {plainly(error)}") from error
     scale = float(one.abs().max())
     difference = float((one - other).abs().max())
     if difference > _share(model) * scale:  # False for NaN, which others tell of

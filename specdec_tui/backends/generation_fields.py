@@ -15,6 +15,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from specdec_tui.backends.gguf_header import GgufHeader
 from specdec_tui.doors.reading import read_text
 
 # Fields that change the tokens `generate` takes, and the numbers at which they do not. What the user's own settings
@@ -56,6 +57,9 @@ _NEUTRAL: dict[str, tuple[float, ...]] = {
 }
 _OF_BEAMS: dict[str, tuple[float, ...]] = {"length_penalty": (1,), "early_stopping": ()}
 
+_USERS_OWN = ("temp", "top_k", "top_p", "penalty_last_n", "xtc_threshold", "mirostat_tau", "mirostat_eta")
+_NEUTRAL_GGUF: dict[str, tuple[float, ...]] = {"penalty_repeat": (0, 1), "typ_p": (1,)}
+
 _INNER = ("text_config", "decoder", "generator")  # where configs of several models keep the decoder's
 _LARGEST = 1 << 20  # bytes of a file that is read
 _MOST_IDS, _LONGEST, _DEEPEST = 64, 200, 3
@@ -79,6 +83,17 @@ def not_applied(folder: Path, loaded: PreTrainedModel) -> dict[str, Any]:
     if found.get("cache_implementation") == "quantized":  # other keys and values than were computed
         asked["cache_implementation"] = "quantized"
     return {name: _told(value) for name, value in asked.items()}
+
+
+def not_applied_of_gguf(header: GgufHeader) -> dict[str, Any]:
+    """What a GGUF file asks of a sampler (`general.sampling.*`), by field."""
+    prefix = "general.sampling."
+    asked = {key.removeprefix(prefix): value for key, value in header.numbers.items() if key.startswith(prefix)}
+    return {
+        name: _told(value)
+        for name, value in asked.items()
+        if name not in _USERS_OWN and not _is_neutral(value, _NEUTRAL_GGUF.get(name, (0,)))
+    }
 
 
 def _is_neutral(value: Any, neutral: tuple[float, ...]) -> bool:

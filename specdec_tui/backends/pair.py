@@ -81,7 +81,7 @@ class ModelInfo:
             f"{name} {value if isinstance(value, str) else json.dumps(value)}"
             for name, value in self.generation_config_not_applied.items()
         ]
-        return f"{self.name}: its generation config asks generate for {', '.join(fields)}: not applied here."
+        return f"{self.name}: its generation config asks for {', '.join(fields)}: not applied here."
 
 
 @dataclass(frozen=True, slots=True)

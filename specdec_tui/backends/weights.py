@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedMod
 
 from specdec_tui.backends.description import ModelDescription
 from specdec_tui.backends.errors import first_line, plainly
-from specdec_tui.backends.generation_fields import not_applied
+from specdec_tui.backends.generation_fields import not_applied, not_applied_of_gguf
 from specdec_tui.backends.gguf_header import read_header
 from specdec_tui.backends.memory import Placement
 from specdec_tui.backends.pair import LoadError, ModelInfo
@@ -175,5 +175,7 @@ def info_of(
         memory_bytes=loaded.get_memory_footprint(),
         context_length=context_length,
         caveats=caveats,
-        generation_config_not_applied=not_applied(model.location.folder, loaded),
+        generation_config_not_applied=not_applied(model.location.folder, loaded)
+        if model.location.gguf_file is None
+        else not_applied_of_gguf(read_header(model.location.folder / model.location.gguf_file)),
     )

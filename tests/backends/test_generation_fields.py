@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import transformers
+from tiny_gguf import write_tiny_gguf
 
 from specdec_tui.backends.generation_fields import not_applied
 from specdec_tui.backends.loading import load_pair
@@ -131,8 +132,7 @@ def test_a_load_says_which_fields_are_not_applied_and_every_run_keeps_it(save_mo
     info = engine.load(ModelChoice(target=str(target), drafter=str(drafter), device="cpu"), lambda progress: None)
     assert info.target.generation_config_not_applied == {"repetition_penalty": 1.3, "stop_strings": ["cat"]}
     assert info.target.not_applied == (
-        f'{target}: its generation config asks generate for repetition_penalty 1.3, stop_strings ["cat"]: '
-        "not applied here."
+        f'{target}: its generation config asks for repetition_penalty 1.3, stop_strings ["cat"]: not applied here.'
     )
     assert info.target.not_applied in info.notes
     settings = Settings(strategies=("target", "drafter", "lookup"), max_new_tokens=2)
@@ -156,3 +156,10 @@ def test_json_lists_the_fields_under_a_key_of_their_own_and_traces_keep_them(sav
     header = new_header("the cat", [], pair=info)
     assert header.models["target"]["generation_config_not_applied"] == {"repetition_penalty": 1.3}
     assert header.pair() == info
+
+
+def test_what_a_gguf_file_asks_of_a_sampler_is_found(tmp_path: Path, tokens: Path) -> None:
+    numbers = {"temp": 0.6, "top_k": 20, "penalty_repeat": 1.5, "xtc_probability": 0.0, "mirostat": 2.0}
+    write_tiny_gguf(tmp_path / "t.gguf", tokens, numbers={f"general.sampling.{k}": v for k, v in numbers.items()})
+    info = load_pair(ModelChoice(target=str(tmp_path / "t.gguf"), device="cpu"), lambda progress: None).info
+    assert info.target.generation_config_not_applied == {"penalty_repeat": 1.5, "mirostat": 2.0}

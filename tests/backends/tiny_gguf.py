@@ -16,8 +16,12 @@ def write_tiny_gguf(
     *,
     tokens: list[str] | None = None,
     more: Mapping[str, tuple[int, ...]] | None = None,
+    numbers: Mapping[str, float] | None = None,
 ) -> dict[str, np.ndarray]:
-    """A Llama of one layer and width 32 with 4-bit weights, and `more` tensors; returns what its weights mean."""
+    """A Llama of one layer and width 32 with 4-bit weights, `more` tensors and `numbers` of metadata.
+
+    Returns what its weights mean.
+    """
     tokenizer = json.loads((tokenizer_folder / "tokenizer.json").read_text(encoding="utf-8"))
     vocabulary = tokenizer["model"]["vocab"] | {t["content"]: t["id"] for t in tokenizer["added_tokens"]}
     writer = gguf.GGUFWriter(path, "llama")
@@ -37,6 +41,8 @@ def write_tiny_gguf(
     writer.add_eos_token_id(2)
     writer.add_pad_token_id(2)
     writer.add_chat_template((tokenizer_folder / "chat_template.jinja").read_text(encoding="utf-8"))
+    for key, value in (numbers or {}).items():
+        writer.add_float32(key, value)
     dice = np.random.default_rng(0)
     meant = {}
     for name, shape in {
