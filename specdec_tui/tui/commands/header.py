@@ -27,6 +27,8 @@ _BAR_CELLS, _SHORT_BAR_CELLS = 16, 8
 _WIDE = 100
 _TURNS = "◐◓◑◒"
 _TURN_SECONDS = 0.5
+_STOPS = {"running": "ctrl+c stops", "loading": "ctrl+c abandons"}
+_ROOM_FOR_KEYS = {"loading": 100}  # columns: what is loaded comes first
 
 
 class Header(Widget):
@@ -51,8 +53,8 @@ class Header(Widget):
             seconds = monotonic() - self._since
             glyph, waited = _TURNS[int(seconds / _TURN_SECONDS) % len(_TURNS)], f" {seconds:.0f} s"
         right = Content.assemble((f"{glyph} {self.state}{waited}", f"bold {colour}"))
-        if self.state == "running":
-            right = Content.assemble(("ctrl+c stops  ", "$text-muted"), right)
+        if self.state in _STOPS and self.size.width >= _ROOM_FOR_KEYS.get(self.state, 0):
+            right = Content.assemble((f"{_STOPS[self.state]}  ", "$text-muted"), right)
         if self.progress is not None:
             # Only a load is more than the name of the pair: what is made in the background stands behind it.
             stage = "" if self.state == "loading" else f"{one_row(self.progress.stage)} "
