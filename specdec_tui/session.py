@@ -122,7 +122,7 @@ class LocalEngine:
         pair, programs = self._pair, self._programs
         if pair is None or programs is None or not (settings.capture and settings.cache):
             return
-        needs, held = self._needs(pair, settings), []
+        needs, held = self._needs(pair, settings, cancelled), []
         try:
             for index, need in enumerate(needs):
                 if cancelled():
@@ -138,13 +138,14 @@ class LocalEngine:
             for program in held:
                 programs.take_back(program)
 
-    def _needs(self, pair: Pair, settings: Settings) -> list[Need]:
+    def _needs(self, pair: Pair, settings: Settings, cancelled: Callable[[], bool]) -> list[Need]:
         """What the next run needs if it is a short prompt behind the conversation so far."""
+        from specdec_tui.backends.chat_template import TemplateStopped
         from specdec_tui.decoding.device_run import need_of
 
         before: list[int] = []
-        with suppress(ValueError):
-            before = pair.tokenizer.encode("", self._history if settings.chat else (), settings.chat).ids
+        with suppress(ValueError, TemplateStopped):
+            before = pair.tokenizer.encode("", self._history if settings.chat else (), settings.chat, cancelled).ids
         room = len(before) + SHORT_PROMPT + settings.max_new_tokens
         needs: list[Need] = []
         for name in settings.strategies:

@@ -23,6 +23,8 @@ SECONDS = 10
 _ROOM = 1_000_000  # characters that a template may add to four times the conversation
 _GLANCE = 0.05  # seconds between two looks at whether it was cancelled
 _OTHER_PROMPTS = ("\N{REFERENCE MARK}", "\N{ASTERISM}")  # that nobody writes, and no template either
+_CHANGED = "the chat template changes the prompt's text: the tokens show what the model was given"
+_FORGETS = "the chat template leaves out the earlier turns of the conversation"
 _WORD = re.compile(r"\w+")
 _PRINTED = re.compile(r"""['"]type['"]: ?['"]text['"]""")  # a list of parts, written out instead of read
 
@@ -36,8 +38,8 @@ def apply_template(
     prompt: str,
     history: Sequence[Turn],
     cancelled: Callable[[], bool] = lambda: False,
-) -> tuple[str, str]:
-    """The text of a conversation, up to where the answer starts, and a notice where it changes the prompt.
+) -> tuple[str, tuple[str, ...]]:
+    """The text of a conversation, up to where the answer starts, and notices where it is not the conversation's.
 
     Contents are given as strings and, where that loses the prompt, as lists of parts, as models of
     more than text want them. ValueError, with the reason, when the template refuses, loses the prompt
@@ -52,10 +54,11 @@ def apply_template(
             continue
         text, other = told[0]["text"], told[1].get("text", "")
         found = 0.0 if in_parts and _PRINTED.search(other) else _share(prompt, text, other)
-        if found == 1:
-            return text, ""
         if found >= 0.5:
-            return text, "the chat template changes the prompt's text: the tokens show what the model was given"
+            notices = [_CHANGED] if found < 1 else []
+            if history and told[2].get("text") == text:
+                notices.append(_FORGETS)
+            return text, tuple(notices)
     if error:
         raise ValueError(f"cannot format this conversation: {one_line(error)}")
     raise ValueError("leaves the prompt out of what the model is given: turn the chat template off to run it")
@@ -101,9 +104,9 @@ def _rendered(
     in_parts: bool,
     cancelled: Callable[[], bool],
 ) -> list[dict[str, str]]:
-    """What the template makes of the conversation, and of the same one with another prompt."""
+    """What the template makes of the conversation, of the same one with another prompt, and of the prompt alone."""
     other = next(text for text in _OTHER_PROMPTS if text != prompt.strip())
-    conversations = [_messages(last, history, in_parts) for last in (prompt, other)]
+    conversations = [_messages(*words, in_parts) for words in ((prompt, history), (other, history), (prompt, ()))]
     size = len(prompt) + sum(len(question) + len(answer) for question, answer in history)
     asked = {
         "template": template,

@@ -118,7 +118,7 @@ class PromptTokenizer:
         notices = self._typed_specials(typed)
         if chat and self.has_chat_template:
             text, changed = self._apply_template(prompt, history, cancelled)
-            notices += [changed] if changed else []
+            notices += changed
             ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         else:
             ids = self.tokenizer(prompt)["input_ids"]
@@ -131,7 +131,9 @@ class PromptTokenizer:
             text = self.decode(ids)
         return Prompt(list(ids), text, tuple(notices))
 
-    def _apply_template(self, prompt: str, history: Sequence[Turn], cancelled: Callable[[], bool]) -> tuple[str, str]:
+    def _apply_template(
+        self, prompt: str, history: Sequence[Turn], cancelled: Callable[[], bool]
+    ) -> tuple[str, tuple[str, ...]]:
         try:
             return apply_template(self.tokenizer, prompt, history, cancelled)
         except ValueError as error:

@@ -83,6 +83,14 @@ def test_a_template_that_changes_the_prompt_says_so(change: str) -> None:
     assert not tokenizer(EACH + "{{ m.content | trim }}{% endfor %}").encode(f"  {prompt}\n").notices
 
 
+def test_a_template_that_forgets_the_conversation_says_so() -> None:
+    own = tokenizer("[user]{{ messages[-1].content }}")
+    assert own.encode("the cat", HISTORY).notices == (
+        "the chat template leaves out the earlier turns of the conversation",
+    )
+    assert own.encode("the cat").notices == () == tokenizer(CHAT_TEMPLATE).encode("the cat", HISTORY).notices
+
+
 @pytest.mark.parametrize("prompt", ["?", "→ →", "<&>", "…\n…"])
 def test_a_prompt_without_a_word_is_missed_as_well(prompt: str) -> None:
     assert text_of(CHAT_TEMPLATE, prompt)
