@@ -65,7 +65,7 @@ class ModelInfo:
         """What its numbers are, in words: quantization, else what it computes in and what its weights are held in."""
         if self.quantization not in ("", "none"):
             return self.quantization
-        return f"{self.dtype}, weights held in {self.held_dtype}" if self.held_dtype else self.dtype
+        return f"{self.dtype} (held in {self.held_dtype})" if self.held_dtype else self.dtype
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -195,7 +195,7 @@ def test_the_header_says_what_weights_are_held_in(save_model: Any) -> None:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     info = load(folder).info.target
     assert (info.dtype, info.held_dtype) == ("float32", "bfloat16")
-    assert info.precision == "float32, weights held in bfloat16"
+    assert info.precision == "float32 (held in bfloat16)"
     assert load(folder, dtype="bfloat16").info.target.precision == "bfloat16"
 
 
