@@ -52,6 +52,9 @@ def sizes_of(name: str, config: Mapping[str, Any]) -> Sizes:
         if not _DTYPE.fullmatch(config.get(field) or "auto"):
             shown = _shown(config[field])
             raise LoadError(f"{name}: {field} in its config is {shown}: a kind of number, such as bfloat16, is needed.")
+    for field in ("text_config", "quantization_config"):
+        if not isinstance(config.get(field), dict | None):
+            raise LoadError(f"{name}: {field} in its config is {_shown(config[field])}: a group of fields is needed.")
     parts = [config] + [config[part] for part in _PARTS if isinstance(config.get(part), dict)]
     for part in parts:
         for field in (*_HEADS, *_OTHERS):

@@ -65,7 +65,7 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
         tokenizer = AutoTokenizer.from_pretrained(**where, trust_remote_code=False)
         size = len(tokenizer.get_vocab())
     except Exception as error:
-        raise LoadError(f"{spec.name}: its tokenizer cannot be read: {first_line(error)}") from error
+        raise LoadError(f"{spec.name}: its tokenizer cannot be read: {plainly(error)}") from error
     template = tokenizer.chat_template
     parts = list(template.values()) if isinstance(template, dict) else [template or ""]
     if not all(isinstance(part, str) for part in parts):

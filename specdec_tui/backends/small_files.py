@@ -108,6 +108,8 @@ def check_folder(folder: Path) -> None:
         try:
             if path.name in _TOKENIZERS:
                 _check_ends(path)
+            elif path.name == "tokenizer_config.json":
+                read_object(path)
             elif path.suffix == ".json":
                 read_json(path)
             else:

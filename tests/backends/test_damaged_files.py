@@ -220,3 +220,26 @@ def test_a_model_that_no_library_can_run_is_named(save_model: Any, monkeypatch: 
     monkeypatch.setattr(loading, "load_weights", fail)
     text = refusal(save_model("target"))
     assert "it does not run: 'sliding_window' is not there" in text and "KeyError" not in text
+
+
+@pytest.mark.parametrize("field", ["text_config", "quantization_config"])
+def test_a_part_that_is_none_names_the_model_and_the_field(save_model: Any, field: str) -> None:
+    folder = save_model("target")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {field: 5}))
+    assert f"{field} in its config is 5: a group of fields is needed" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("tokenizer_config.json", "[]", "tokenizer_config.json is no JSON object"),
+        ("tokenizer_config.json", '{"tokenizer_class": 5}', "'removesuffix' is not there"),
+        ("tokenizer.json", "{}", "'added_tokens' is not there"),
+    ],
+)
+def test_a_tokenizer_that_is_none_is_told_in_words(save_model: Any, name: str, content: str, said: str) -> None:
+    folder = save_model("target")
+    (folder / name).write_text(content)
+    text = refusal(folder)
+    assert "its tokenizer cannot be read" in text and said in text
