@@ -1,4 +1,8 @@
-"""The app on a scripted engine in a real terminal: `scripted_app.py [round=SECONDS] [load=SECONDS] [noise]`."""
+"""The app on a scripted engine in a real terminal.
+
+`scripted_app.py [round=SECONDS] [load=SECONDS] [noise] [fault] [stuck]`; fault: the screen fails at
+the first event of a run; stuck: it never comes back from it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,9 @@ from scripted_engine import ScriptedEngine  # noqa: E402
 from specdec_tui.backends.pair import PairInfo, Progress, ReportProgress  # noqa: E402
 from specdec_tui.decoding.records import Event, RoundVerified, Step  # noqa: E402
 from specdec_tui.settings import ModelChoice, Settings, resolve  # noqa: E402
+from specdec_tui.tui.app.front import Front  # noqa: E402
 from specdec_tui.tui.app.program import run_app  # noqa: E402
+from specdec_tui.tui.terminal import terminal  # noqa: E402
 
 
 class PacedEngine(ScriptedEngine):
@@ -38,6 +44,19 @@ class PacedEngine(ScriptedEngine):
             yield event
 
 
+def plant(name: str) -> None:
+    """Have the screen's thread fail, or never answer again, once a run has begun."""
+
+    def go_on(self: Front, batch: object) -> None:
+        if name == "fault":
+            raise RuntimeError("a planted fault")
+        while True:
+            time.sleep(1)
+
+    Front.run_goes_on = go_on  # type: ignore[method-assign]
+    terminal.LEAVING_SECONDS = 1.0
+
+
 if __name__ == "__main__":
     engine = PacedEngine()
     for word in sys.argv[1:]:
@@ -48,5 +67,7 @@ if __name__ == "__main__":
             engine.load_seconds = float(value)
         elif name == "noise":
             engine.native_output = b"NATIVE NOISE\n" * 5
+        elif name in ("fault", "stuck"):
+            plant(name)
     settings, choice = resolve({})
     raise SystemExit(run_app(engine, settings, choice))

@@ -46,6 +46,7 @@ from specdec_tui.tui.prompt.box import PromptBox
 from specdec_tui.tui.screens.help import HelpScreen
 from specdec_tui.tui.screens.side_bar import SideBar
 from specdec_tui.tui.terminal.key_order import KeysInOrder
+from specdec_tui.tui.terminal.terminal import suspend
 from specdec_tui.tui.tokens.cursor_pane import CursorPane
 from specdec_tui.tui.tokens.legend import Legend
 
@@ -400,6 +401,14 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         again = f"{said}; ctrl+c again quits" if said else "ctrl+c again quits"
         self.say(again, timeout=SECOND_PRESS_SECONDS)
 
+    def action_suspend(self) -> None:
+        """To the shell; `fg` comes back."""
+        at_work = self.runs.running
+        if not suspend(self):
+            self.say("No shell waits behind this terminal: there is nothing to go back to")
+        elif at_work:
+            self.say("The run stood still meanwhile: its times are those of a disturbed clock", "warning", timeout=10)
+
     def action_stop(self) -> None:
         """The same as often as one likes."""
         was_running = self.runs.running
@@ -409,10 +418,12 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.exit(0)
 
     def keep_unfinished(self) -> str:
-        """The app is left: nothing that is not finished or not sent is lost. Else says in one line what is, and why."""
-        problem = ""
+        """The app is left: nothing that is not finished is lost. Else says in one line what is, and why."""
         if self.runs.run is not None:
-            problem = self.recordings.keep_unfinished(self.runs.run, self.runs.pair)
+            return self.recordings.keep_unfinished(self.runs.run, self.runs.pair)
+        return ""
+
+    def keep_unsent(self) -> None:
+        """The app is left: so is what was not sent."""
         if hasattr(self, "prompt_box"):  # it may not have got so far
             self.texts.keep_unsent(self.prompt_box.text)
-        return problem

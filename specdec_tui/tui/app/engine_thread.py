@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from specdec_tui.backends.pair import LoadAbandoned, PairInfo, Progress
 from specdec_tui.decoding.records import Event
@@ -38,6 +39,7 @@ class Report:
 class _Job:
     number: int
     work: Callable[[_Job], None]
+    must: bool = False  # done even when the app is left: it writes
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -53,6 +55,8 @@ class EngineThread:
         self._awake = False
         self._closing = threading.Event()
         self._unfinished: list[_Job] = []
+        self._at_work: _Job | None = None
+        self._undone: list[str] = []
         self._last_number = 0
         # A daemon: a load inside a library cannot be interrupted and must not hold the process.
         self._thread = threading.Thread(target=self._work, name="specdec-engine", daemon=True)
@@ -111,12 +115,12 @@ class EngineThread:
         return self._put(lambda _job: self._engine.new_chat())
 
     def call(self, work: Callable[[], object]) -> int:
-        """Queue something else that must not happen while a run is timed."""
+        """Queue something else that must not happen while a run is timed; done even when the app is left."""
 
         def do(_job: _Job) -> None:
             work()
 
-        return self._put(do)
+        return self._put(do, must=True)
 
     def cancel(self, *numbers: int) -> None:
         """Ask these jobs, or every job put so far, to end: a run between two rounds, a load with its next report."""
@@ -136,6 +140,17 @@ class EngineThread:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
+    def finish(self, timeout: float) -> list[str]:
+        """Once closed: do what `call` has queued, here if the thread does not come to it; returns what failed."""
+        if (at_work := self._at_work) is not None and at_work.must:
+            self.join(timeout)
+        with suppress(Empty):
+            while True:
+                job = self._jobs.get_nowait()
+                if job is not None and job.must:
+                    self._do(job)
+        return self._undone
+
     def drain(self) -> list[Report]:
         """Everything reported since the last call. An empty list means: the next report wakes again."""
         with self._lock:
@@ -144,9 +159,9 @@ class EngineThread:
             self._awake = bool(reports)
         return reports
 
-    def _put(self, work: Callable[[_Job], None]) -> int:
+    def _put(self, work: Callable[[_Job], None], *, must: bool = False) -> int:
         self._last_number += 1
-        job = _Job(self._last_number, work)
+        job = _Job(self._last_number, work, must)
         with self._lock:
             self._unfinished.append(job)
         self._jobs.put(job)
@@ -160,15 +175,23 @@ class EngineThread:
             self.close()
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None and not self._closing.is_set():
-            error = ""
-            try:
-                job.work(job)
-            except BaseException as fault:
-                error = one_line(fault)
-            with self._lock:
-                self._unfinished.remove(job)
-            self._report(job.number, JobEnded(error))
+        while (job := self._jobs.get()) is not None:
+            self._at_work = job
+            if job.must or not self._closing.is_set():
+                self._do(job)
+            self._at_work = None
+
+    def _do(self, job: _Job) -> None:
+        error = ""
+        try:
+            job.work(job)
+        except BaseException as fault:
+            error = one_line(fault)
+            if job.must and self._closing.is_set():  # nobody reads the reports any more
+                self._undone.append(error)
+        with self._lock:
+            self._unfinished.remove(job)
+        self._report(job.number, JobEnded(error))
 
 
 def one_line(fault: BaseException) -> str:

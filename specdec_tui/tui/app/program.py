@@ -4,35 +4,70 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from contextlib import suppress
+from typing import NoReturn
 
-from specdec_tui.doors.output import complain
+from specdec_tui.doors import output
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.tui.app.app import SpecdecApp
-from specdec_tui.tui.app.recordings import Replay
+from specdec_tui.tui.app.engine_thread import one_line
+from specdec_tui.tui.app.recordings import WRITES, Replay
 from specdec_tui.tui.terminal.collector import full_collections_on_request
 from specdec_tui.tui.terminal.paste import pastes_kept_whole
-from specdec_tui.tui.terminal.terminal import leaving_when_told, log_file, screen_to_ourselves
+from specdec_tui.tui.terminal.terminal import (
+    give_back,
+    leaving_when_told,
+    log_file,
+    screen_to_ourselves,
+    use_our_driver,
+)
+
+ENGINE_SECONDS = 1.0  # for a run at work to end
+WRITING_SECONDS = 10.0  # for what is still to be kept
 
 
 def run_app(
     engine: Engine, settings: Settings, choice: ModelChoice, prompt: str = "", replay: Replay | None = None
-) -> int:
-    """Open the app, on a pair or on a trace, and stay until it is left; returns the exit status.
+) -> NoReturn:
+    """Open the app, on a pair or on a trace, and stay until it is left; the process ends here, with the exit status.
 
-    A load cannot be interrupted inside a library, so when one is still at work the process ends
-    here, with the terminal restored and the output flushed, instead of waiting for it.
+    A load cannot be interrupted inside a library, and taking torch and its threads down costs seconds:
+    once all is written, nothing is waited for.
     """
     app = SpecdecApp(engine, settings, choice, prompt, replay)
-    with leaving_when_told(lambda status: app.exit(return_code=status)):
-        with screen_to_ourselves(log_file()), full_collections_on_request(), pastes_kept_whole():
-            app.run()
-        status = app.return_code or 0
-        if problem := app.keep_unfinished():
-            complain(problem)
-    app.runs.engine.close()
-    if not app.runs.engine.join(timeout=1.0):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    app.error_console = output.console(error=True)
+    use_our_driver(app)
+    with leaving_when_told(lambda status: app.exit(return_code=status), lambda: give_back(app)):
+        try:
+            with screen_to_ourselves(log_file()), full_collections_on_request(), pastes_kept_whole():
+                app.run()
+        finally:
+            give_back(app)
+            status = 1 if app.return_code is None else app.return_code
+            _keep(app)
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
         os._exit(status)
-    return status
+
+
+def _keep(app: SpecdecApp) -> None:
+    """Nothing is lost that is not finished, not written or not sent; what cannot be kept is told in a line."""
+    problems: list[str] = []
+    for keep in (app.keep_unfinished, app.keep_unsent):
+        try:
+            problems.append(keep() or "")
+        except Exception as error:  # of a folder, a disk: the other one may still be kept
+            problems.append(one_line(error))
+    engine = app.runs.engine
+    engine.close()
+    engine.join(ENGINE_SECONDS)
+    problems += engine.finish(WRITING_SECONDS)
+    for thread in threading.enumerate():
+        if thread.name == WRITES:
+            thread.join(WRITING_SECONDS)
+    for problem in dict.fromkeys(problems):
+        if problem:
+            output.complain(f"not kept: {problem}")

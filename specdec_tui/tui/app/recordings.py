@@ -30,6 +30,9 @@ from specdec_tui.tui.commands.table import EXPORTS
 from specdec_tui.tui.screens.export import ExportScreen, Target
 from specdec_tui.tui.screens.history import HistoryScreen, Purpose
 
+WRITES = "specdec-writes"
+"""The name of threads that write files: they are waited for when the app is left."""
+
 
 @dataclass(frozen=True, slots=True)
 class Replay:
@@ -303,7 +306,7 @@ class Recordings:
                 problem = str(error)
             self._screen.post_message(Exported(target.path, problem))
 
-        threading.Thread(target=write, daemon=True).start()
+        threading.Thread(target=write, name=WRITES, daemon=True).start()
 
     def exported(self, message: Exported) -> None:
         """A file was written, or could not be: said."""

@@ -12,16 +12,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from types import FrameType
+from typing import Any
 
 import platformdirs
+from textual.app import App
 
 from specdec_tui.doors.writing import log_descriptor
 
 LOG_BYTES = 1 << 20
-CALLS_TO_LEAVE = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGTERM") if hasattr(signal, name))
+_NAMES = ("SIGHUP", "SIGTERM", "SIGINT", "SIGQUIT")
+CALLS_TO_LEAVE = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 WATCH_SECONDS = 1.0
+LEAVING_SECONDS = 15.0
 GONE = 129  # the status of what ends by a hang-up
 
 
@@ -67,24 +71,36 @@ def screen_to_ourselves(log: Path) -> Iterator[None]:
 
 
 @contextmanager
-def leaving_when_told(leave: Callable[[int], None]) -> Iterator[None]:
+def leaving_when_told(leave: Callable[[int], None], give_back: Callable[[], None]) -> Iterator[None]:
     """When the terminal is closed, or the process is asked to end, `leave(status)` is called in a thread of its own.
 
     Without it the process would be gone at once, and what it has not written yet with it; or, where
-    it is not told that its terminal is gone, would ask for keys for ever.
+    it is not told that its terminal is gone, would ask for keys for ever. It is called once, however often
+    the process is told; what has not left after `LEAVING_SECONDS` ends there, behind `give_back` of the terminal.
     """
 
     def told(number: int, _frame: FrameType | None) -> None:
         # A thread: what is asked from the interrupted one would not wake a loop that waits for input.
-        Thread(target=leave, args=(128 + number,), daemon=True).start()
+        Thread(target=go, args=(128 + number,), daemon=True).start()
+
+    def go(status: int) -> None:
+        if not going.acquire(blocking=False):
+            return
+        with suppress(Exception):  # the app may be leaving by itself
+            leave(status)
+        if not over.wait(LEAVING_SECONDS):
+            waiting = Thread(target=give_back, daemon=True)  # a terminal that takes nothing holds up who writes to it
+            waiting.start()
+            waiting.join(WATCH_SECONDS)
+            os._exit(status)
 
     def watch() -> None:
         while not over.wait(WATCH_SECONDS):
             if not os.isatty(0):
-                leave(GONE)
+                go(GONE)
                 return
 
-    over = Event()
+    over, going = Event(), Lock()
     if os.isatty(0):
         Thread(target=watch, daemon=True).start()
     before = {number: signal.signal(number, told) for number in CALLS_TO_LEAVE}
@@ -94,6 +110,31 @@ def leaving_when_told(leave: Callable[[int], None]) -> Iterator[None]:
         over.set()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def use_our_driver(app: App[Any]) -> None:
+    """Have the app drive its terminal by `TerminalDriver`, where Textual would by its own."""
+    if sys.platform != "win32":
+        from textual.drivers.linux_driver import LinuxDriver
+
+        from specdec_tui.tui.terminal.driver import TerminalDriver
+
+        if app.driver_class is LinuxDriver:
+            app.driver_class = TerminalDriver
+
+
+def give_back(app: App[Any]) -> None:
+    """Leave the terminal as it was found, if that has not happened; from any thread."""
+    give = getattr(app._driver, "give_back", None)
+    if give is not None:
+        give()
+
+
+def suspend(app: App[Any]) -> bool:
+    """Hand the terminal to the shell until it continues the app; False where there is none to do so."""
+    driver = app._driver
+    stop = getattr(driver, "suspend", None)
+    return stop is not None and bool(stop(key=True))
 
 
 def _open_log(log: Path) -> int:

@@ -1,0 +1,211 @@
+"""Textual's driver for terminals, with another idea of stopping, going on and leaving.
+
+Textual answers a SIGCONT by taking the terminal once more, whether it was given back or not: the raw
+mode is then what it restores at the end. It does its work in the signal's handler, between any two
+instructions of the loop; and behind a stop it paints nothing. Here the terminal is taken once and
+given back once, from the loop, however the process is stopped, continued or ended.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+from textual import constants, events
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Size
+
+_GIVEN_BACK = (
+    "\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"
+    "\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
+)
+_KEYBOARD_AS_WANTED = "\x1b[=25;1u"  # what Textual pushes, set and not pushed
+_LOOK_SECONDS = 0.1
+
+
+class _Lasting:
+    """A terminal to write to that may be gone: Textual's writer would die of it, and the app wait for it for ever."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self.fileno = file.fileno
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._file.flush()
+
+
+class TerminalDriver(LinuxDriver):
+    """Stops as a job of the shell does, paints all when it goes on, and gives back what it was given."""
+
+    def __init__(
+        self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        assert sys.__stderr__ is not None
+        self._file = _Lasting(sys.__stderr__)  # type: ignore[assignment]
+        self._output = sys.__stderr__.fileno()
+        self._taken = False
+        self._raw: list[Any] | None = None
+        self._pointer_changed = False
+        self._loop.add_signal_handler(signal.SIGTSTP, self.suspend)
+        self._loop.add_signal_handler(signal.SIGCONT, self._continued)
+
+    def write(self, data: str) -> None:
+        self._pointer_changed |= data.startswith("\x1b]22;")
+        if self._taken:
+            super().write(data)
+
+    def start_application_mode(self) -> None:
+        if self._taken:
+            return
+        self._wait_for_the_shell()  # started in its background
+        if self._app._exit:
+            return
+        self._taken = True
+        super().start_application_mode()
+        with suppress(termios.error):
+            self._raw = termios.tcgetattr(self.fileno)
+
+    def stop_application_mode(self) -> None:
+        if not self._taken:
+            return
+        if self._pointer_changed:
+            self.write("\x1b]22;\x07")
+        with _not_stopped_by_output():
+            super().stop_application_mode()
+        self._taken = False
+
+    def disable_input(self) -> None:
+        if self._taken:  # from the background, throwing away what was typed would stop the process
+            super().disable_input()
+
+    def close(self) -> None:
+        super().close()
+        self._writer_thread = None
+
+    def _disable_mouse_support(self) -> None:
+        super()._disable_mouse_support()
+        if self._mouse_pixels:
+            self.write("\x1b[?1016l")
+
+    def give_back(self) -> None:
+        """From any thread, when the loop does not come to it: leave the terminal as it was found."""
+        if not self._taken:
+            return
+        self._taken = False
+        with suppress(termios.error):
+            if self.attrs_before is not None:
+                termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
+        with suppress(OSError):
+            os.write(self._output, _GIVEN_BACK.encode())
+
+    # Stopping and going on
+
+    def suspend(self, key: bool = False) -> bool:
+        """Stop until the shell continues the process; False where no shell would (a stop asked for by `key`)."""
+        taken = self._taken
+        if taken:
+            self.suspend_application_mode()
+        stopped = self._stop(signal.SIGTSTP, whole_job=key)
+        if not stopped and not key:  # the kernel spares who has no shell; whoever sent this can continue us, too
+            stopped = self._stop(signal.SIGSTOP)
+        self._wait_for_the_shell()  # continued in its background
+        if taken and not self._app._exit:
+            self.start_application_mode()
+            self._paint_all()
+        return stopped
+
+    def _wait_for_the_shell(self) -> None:
+        """Stop, as every program does that needs the terminal while it is another's, unless told to end."""
+        while self._in_background:
+            time.sleep(_LOOK_SECONDS)  # who told so may be a moment behind
+            if self._app._exit:
+                return
+            self._stop(signal.SIGTTOU)
+
+    def _stop(self, number: signal.Signals, whole_job: bool = False) -> bool:
+        """Let a signal stop the process, or a shell's whole job; returns behind the stop whether there was one."""
+        continued: list[bool] = []
+        handlers: dict[signal.Signals, Any] = {
+            signal.SIGCONT: lambda *_: continued.append(True),
+            number: signal.SIG_DFL,
+        }
+        kept: dict[signal.Signals, Any] = {}
+        for each, handler in handlers.items():
+            if each != signal.SIGSTOP:
+                kept[each] = signal.signal(each, handler)
+        try:
+            if whole_job and self._is_foreground_job:
+                os.killpg(os.getpgrp(), number)
+            else:
+                os.kill(os.getpid(), number)
+            time.sleep(0 if continued else _LOOK_SECONDS)  # that of the process may be a moment behind
+        finally:
+            for each, before in kept.items():
+                signal.signal(each, before)
+        return bool(continued)
+
+    def _continued(self) -> None:
+        """Continued, and not behind a stop of ours: others may have had the terminal meanwhile."""
+        if not self._taken:
+            return
+        if self._in_background:
+            self.suspend()
+            return
+        if self._raw is not None:
+            with suppress(termios.error):
+                termios.tcsetattr(self.fileno, termios.TCSANOW, self._raw)
+        self._enable_mouse_support()
+        self._enable_bracketed_paste()
+        self._disable_line_wrap()
+        self.write("\x1b[?25l\x1b[?1004h")
+        if self._in_band_window_resize:
+            self._enable_in_band_window_resize()
+        if self._mouse_pixels:
+            self._enable_mouse_pixels()
+        if not constants.DISABLE_KITTY_KEY:
+            self.write(_KEYBOARD_AS_WANTED)
+        self._paint_all()
+
+    def _paint_all(self) -> None:
+        size = Size(*shutil.get_terminal_size())
+        self._app.post_message(events.Resize(size, size))
+        if self._app._screen_stack and size == self._app.size:  # else all is painted because of the size
+            self._app.screen.refresh()
+
+    @property
+    def _is_foreground_job(self) -> bool:
+        try:
+            return os.tcgetpgrp(self.fileno) == os.getpgrp()
+        except OSError:  # not the terminal that this process belongs to, or gone
+            return False
+
+    @property
+    def _in_background(self) -> bool:
+        try:
+            return os.tcgetpgrp(self.fileno) != os.getpgrp()
+        except OSError:
+            return False
+
+
+@contextmanager
+def _not_stopped_by_output() -> Iterator[None]:
+    """Settings of the terminal are allowed from the background, where they would stop the process."""
+    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTTOU, before)
