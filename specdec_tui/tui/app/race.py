@@ -21,6 +21,8 @@ from specdec_tui.decoding.records import (
 SPEEDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """What `slower` and `faster` step through; 1 is true time."""
 
+_MOST_STEPS = 500  # at once: rounds that took no time would else all be painted before the next key
+
 
 def timed(events: Iterable[Event]) -> list[tuple[float, Step]]:
     """Every step with the seconds its strategy had worked when it happened, in the order of these times.
@@ -81,7 +83,8 @@ class Race:
         """The steps that happen in the next `real_seconds` at the present speed."""
         self.seconds = min(self.seconds + real_seconds * self.speed, self.length)
         begin = self._next
-        while self._next < len(self._steps) and self._steps[self._next][0] <= self.seconds:
+        end = min(len(self._steps), begin + _MOST_STEPS)
+        while self._next < end and self._steps[self._next][0] <= self.seconds:
             self._next += 1
         return [step for _, step in self._steps[begin : self._next]]
 

@@ -33,8 +33,8 @@ class RaceStage(Protocol):
     def deliver(self, events: Sequence[Event]) -> None:
         """Show some of what happened."""
 
-    def show_whole(self, trace: Trace) -> None:
-        """All of a trace at once."""
+    def show_whole(self, trace: Trace, with_table: bool | None = None) -> None:
+        """All of a trace; by default with the table where the run is whole."""
 
     def end(self, with_table: bool) -> None:
         """Nothing more comes."""
@@ -138,5 +138,4 @@ class Racing:
         """Stop where it is, and show the whole run again."""
         self.stop()
         if self._trace is not None:
-            self._stage.show_whole(self._trace)
-            self._stage.table_is_open = self._table_was_open
+            self._stage.show_whole(self._trace, self._table_was_open)

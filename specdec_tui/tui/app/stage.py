@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from textual.timer import Timer
+
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import Event, Finished, RunEnded, Step
 from specdec_tui.settings import STRATEGIES, Settings
@@ -15,6 +17,9 @@ from specdec_tui.tui.panes.grid import PaneGrid
 
 LOW_FOR_TABLE, LOW_FOR_BOTH, LEAST_FOR_TABLE = 26, 16, 10
 """Rows of a screen below which the table does not open by itself, has no room beside a pane, and has none at all."""
+
+_SLICE, _BETWEEN_SLICES = 800, 0.005
+"""Events of a trace that are shown at once, and seconds for keys between: thousands would hold the screen up."""
 
 
 class Stage:
@@ -29,6 +34,7 @@ class Stage:
         self._table_is_wanted = self._table_is_asked_for = False
         self._can_repeat = True
         self._turn, self._prompt = 0, ""
+        self._filling: Timer | None = None
 
     def allow_repeating(self, can_repeat: bool) -> None:
         """Whether there are models to run again with: where not, no word says that a key does."""
@@ -104,6 +110,7 @@ class Stage:
 
     def begin(self, settings: Settings, turn: int = 0, prompt: str = "") -> None:
         """Clear the panes for a run that answers `prompt` as a turn of the conversation; 0: of none."""
+        self._stop_filling()
         self._turn, self._prompt = turn, prompt
         self._hidden, self._elsewhere = set(), (None, "")
         self.grid.begin(settings.strategies, settings.max_new_tokens, turn=turn, prompt=prompt)
@@ -139,6 +146,7 @@ class Stage:
 
     def clear_for(self, trace: Trace, *, keep_scale: bool = False) -> None:
         """Empty panes for the strategies of a trace; `keep_scale`: of the one that was just in them."""
+        self._stop_filling()
         known = [name for name in trace.strategies if name in STRATEGIES]
         length = trace.header.run_settings().max_new_tokens
         self.grid.begin(known, length, keep_scale=keep_scale, turn=self._turn, prompt=self._prompt)
@@ -148,11 +156,31 @@ class Stage:
         """Show some of what happened in the trace that the panes were cleared for."""
         self.grid.deliver(events)
 
-    def show_whole(self, trace: Trace) -> None:
-        """All of a trace at once."""
+    def show_whole(self, trace: Trace, with_table: bool | None = None) -> None:
+        """All of a trace, a slice at a time where it is long; by default with the table where the run is whole."""
         self.clear_for(trace)
-        self.grid.deliver(trace.events)
-        self.end(any(isinstance(event, Finished) and not event.cancelled for event in trace.events))
+        if with_table is None:
+            with_table = any(isinstance(event, Finished) and not event.cancelled for event in trace.events[-1:])
+        self._fill(trace.events, 0, with_table)
+
+    def _fill(self, events: Sequence[Event], begin: int, with_table: bool) -> None:
+        end = begin + _SLICE
+        self._filling = None
+        self.grid.deliver(events[begin:end])
+        if end < len(events):
+            self._filling = self.grid.set_timer(_BETWEEN_SLICES, lambda: self._fill(events, end, with_table))
+        else:
+            self.end(with_table)
+
+    def _stop_filling(self) -> None:
+        if self._filling is not None:
+            self._filling.stop()
+            self._filling = None
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether more of a trace is to come into the panes."""
+        return self._filling is not None
 
     def measure_against(self, baseline: RunFigures | None, label: str) -> None:
         """An earlier run of the target, for a run that has none; `label` says which.

@@ -51,6 +51,11 @@ class LineView(ScrollView, can_focus=False):
     def line_count(self) -> int:
         raise NotImplementedError
 
+    @property
+    def lines_at_rest(self) -> int:
+        """Lines at the top that stay where they are."""
+        return self.line_count
+
     def line_segments(self, line: int) -> list[Segment]:
         """What one line shows, in the colours of the current theme."""
         raise NotImplementedError

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 from typing import Protocol
 
 from specdec_tui.tui.lines.find import Search, cells_of
+
+_READING_SECONDS, _AT_ONCE = 0.01, 128  # lines that are always read
 
 # (first cell, cell behind the last, whether it belongs to the current match)
 Found = tuple[int, int, bool]
 
 
 class Lines(Protocol):
-    """What a search must know of a view. `line_count` lines, each without line breaks."""
+    """What a search must know of a view: `line_count` lines, each without line breaks.
+
+    `lines_at_rest`: those at the top that will not move any more, however much is still to be laid out.
+    """
 
     @property
     def line_count(self) -> int: ...
+
+    @property
+    def lines_at_rest(self) -> int: ...
 
     def line_text(self, line: int) -> str: ...
 
@@ -32,8 +41,19 @@ class ViewSearch:
     def update(self, first: int) -> None:
         """The lines from `first` on are new or others than before."""
         self.matches.cut(min(first, self.matches.part_count))
-        known = self.matches.part_count
-        self.matches.extend(self._lines.line_text(line) + "\n" for line in range(known, self._lines.line_count))
+        self.read_on()
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether not all was searched yet."""
+        return self.matches.part_count < self._lines.line_count
+
+    def read_on(self) -> None:
+        """Search on through the lines that are at rest, for a moment."""
+        until = monotonic() + _READING_SECONDS
+        while (known := self.matches.part_count) < (end := self._lines.lines_at_rest) and monotonic() < until:
+            lines = range(known, min(end, known + _AT_ONCE))
+            self.matches.extend(self._lines.line_text(line) + "\n" for line in lines)
         self._hold_current()
 
     def look_for(self, query: str, line: int) -> None:
@@ -69,10 +89,12 @@ class ViewSearch:
 
     def offset_of(self, line: int) -> int:
         """Where a line begins in the searched text."""
-        return self.line(line)[1] if line < self._lines.line_count else 0
+        return self.line(line)[1] if line < self.matches.part_count else 0
 
     def line(self, line: int) -> tuple[str, int]:
         """A line's text, and where that begins in the searched text."""
+        if line >= self.matches.part_count:
+            return "", self.matches.part_span(self.matches.part_count - 1)[1] if self.matches.part_count else 0
         return self._lines.line_text(line), self.matches.part_span(line)[0]
 
     def line_of(self, offset: int) -> int:

@@ -108,6 +108,8 @@ class FindBar(Horizontal):
         found = len(search.matches)
         if not search.matches.query:
             text = "escape closes"
+        elif search.is_reading:
+            text = f"{found} so far"
         elif not found:
             text = "nothing found"
         else:

@@ -241,7 +241,10 @@ class PaneGrid(VerticalScroll, can_focus=False):
     def show_drafts(self, wanted: bool) -> None:
         """Let drafts that did not become text stand in it, in all panes, or leave them out."""
         for pane in self.panes.values():
-            pane.show_drafts(wanted)
+            if pane is self.current:
+                pane.show_drafts(wanted)
+            else:  # one after another: a long text takes its time
+                pane.call_later(pane.show_drafts, wanted)
 
     def measure_against(self, baseline: RunFigures | None, label: str = "") -> None:
         """Where no target takes part, speedups are against this run of it, and `label` says which it is.

@@ -288,6 +288,13 @@ class _TextSearch(ViewSearch):
         self._view = view
         super().__init__(view)
 
+    is_reading = False
+
+    def offset_of(self, line: int) -> int:
+        return self.line(line)[1] if line < self._view.line_count else 0
+
+    def read_on(self) -> None: ...
+
     def update(self, first: int) -> None:
         new = self._view.settled_texts(self.matches.part_count)
         if not self._view.line_count:

@@ -32,8 +32,9 @@ class Stage:
     def deliver(self, events: Sequence[Event]) -> None:
         self.shown += events
 
-    def show_whole(self, trace: Trace) -> None:
+    def show_whole(self, trace: Trace, with_table: bool | None = None) -> None:
         self.shown, self.whole = list(trace.events), self.whole + 1
+        self.table_is_open = bool(with_table)
 
     def end(self, with_table: bool) -> None:
         self.table_is_open = with_table

@@ -1,0 +1,174 @@
+"""What a long trace costs: nothing on the screen's thread is in proportion to its length."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from scripted_engine import ScriptedEngine
+from shell import until
+
+from specdec_tui.decoding.records import (
+    Checked,
+    EndReason,
+    Event,
+    Finished,
+    Lossless,
+    LosslessStatus,
+    Notice,
+    PrefillDone,
+    RoundVerified,
+    RunEnded,
+    RunStarted,
+    Status,
+    Step,
+    Token,
+)
+from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.traces.format import Trace, new_header
+from specdec_tui.tui.app.app import SpecdecApp
+from specdec_tui.tui.app.race import Race
+from specdec_tui.tui.app.recordings import Replay
+
+NAMES = ("target", "speculative", "ngram", "lookup")
+SIZE = (160, 50)
+
+
+def long_run(strategy: str, rounds: int) -> list[Event]:
+    """Rounds of one token behind 0, 1, … 4 accepted drafts in turn; the target has no drafts."""
+    events: list[Event] = [Step(strategy, RunStarted(strategy, 12, 4, 32_768), prompt_text="Why?")]
+    events.append(Step(strategy, PrefillDone(Token(1, Status.SAMPLED, 0), 0.2), ("Light",)))
+    position = 1
+    for number in range(rounds):
+        accepted = 0 if strategy == "target" else number % 5
+        fates = [Status.ACCEPTED] * accepted
+        if strategy != "target" and accepted < 4:
+            fates += [Status.REJECTED] + [Status.UNVERIFIED] * (3 - accepted)
+        drafts = tuple(Token(100 + i, fate, position + i, 0.8, 0.6, 0.9, 0.25) for i, fate in enumerate(fates))
+        last = Token(200, Status.RESAMPLED if drafts else Status.SAMPLED, position + accepted, 0.7)
+        words = (*(f" word{i}" for i in range(len(drafts))), " sky")
+        events.append(Step(strategy, RoundVerified(number, drafts, last, 0.008, 0.05, 0.001), words))
+        position += accepted + 1
+    return [*events, Step(strategy, RunEnded(EndReason.LENGTH), answer="Light and so on")]
+
+
+def long_trace(rounds: int) -> Trace:
+    events = [event for name in NAMES for event in long_run(name, rounds)]
+    verdicts = [Checked(name, Lossless(LosslessStatus.IDENTICAL)) for name in NAMES]
+    whole = (*events, *verdicts, Finished())
+    return Trace(new_header("Why?", whole, settings=Settings()), whole)
+
+
+@pytest.fixture
+def slices(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many events reached the panes at a time."""
+    found: list[int] = []
+    from specdec_tui.tui.panes.grid import PaneGrid
+
+    deliver = PaneGrid.deliver
+
+    def counted(self: PaneGrid, batch: Sequence[Event]) -> Finished | None:
+        found.append(len(batch))
+        return deliver(self, batch)
+
+    monkeypatch.setattr(PaneGrid, "deliver", counted)
+    return found
+
+
+async def filling(app: SpecdecApp) -> None:
+    """Wait until some of a trace is in the panes; the pilot's own waiting would wait for all of it."""
+    async with asyncio.timeout(20):
+        while not app.stage.is_filling:
+            await asyncio.sleep(0)
+
+
+async def test_a_long_trace_comes_to_the_panes_in_slices_with_room_for_keys_between(slices: list[int]) -> None:
+    trace = long_trace(1000)
+    app = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(trace))
+    async with app.run_test(size=SIZE) as pilot:
+        await filling(app)
+        await pilot.press("v")  # a key between two slices
+        assert app.grid.panes["target"].view == "rounds"
+        await until(pilot, lambda: not app.stage.is_filling)
+        assert max(slices) <= 800 and sum(slices) == len(trace.events)
+        assert [pane.figures.rounds for pane in app.grid.shown] == [1000] * 4
+        assert app.table.display
+
+
+async def test_another_trace_takes_the_place_of_one_that_is_still_coming(slices: list[int]) -> None:
+    app = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(long_trace(1000)))
+    async with app.run_test(size=SIZE) as pilot:
+        await filling(app)
+        app.recordings.show(long_trace(3))
+        await until(pilot, lambda: not app.stage.is_filling)
+        await pilot.pause(0.1)
+        assert [pane.figures.rounds for pane in app.grid.shown] == [3] * 4
+        assert sum(slices) < len(long_trace(1000).events)
+
+
+def test_a_race_whose_rounds_took_no_time_is_shown_in_slices_too() -> None:
+    steps = [Step("target", RunStarted("target", 1, 4, 8)), *(Step("target", Notice(str(i))) for i in range(20_000))]
+    race = Race(steps, 100)
+    told = []
+    while not race.over:
+        told.append(len(race.advance(1)))
+    assert sum(told) == len(steps) and max(told) <= 500
+
+
+@pytest.mark.parametrize("view", ["rounds", "tree"])
+async def test_lines_of_a_long_run_are_made_for_what_is_in_sight_and_counted_bit_by_bit(
+    view: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(long_trace(1500)))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.recordings.trace is not None and not app.stage.is_filling)
+        pane = app.grid.panes["speculative"]
+        shown = pane.rounds_view if view == "rounds" else pane.tree_view
+        made: list[int] = []
+        original = type(shown).lines_for
+
+        def counted(self: object, row: object, width: int) -> object:
+            made.append(width)
+            return original(self, row, width)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(type(shown), "lines_for", counted)
+        pane.view = view
+        shown.fit()
+        assert len(made) < 400  # of 1,501 rounds
+        await until(pilot, lambda: shown.lines_at_rest == shown.line_count)
+        heights = [len(original(shown, row, shown._width)) for row in shown.rows]  # type: ignore[arg-type]
+        assert shown.line_count == sum(heights)
+        assert shown.following and shown.scroll_offset.y == shown.max_scroll_y
+        shown.scroll_to(y=sum(heights[:700]), animate=False)
+        await pilot.pause()
+        await pilot.resize_terminal(110, 50)
+        await until(pilot, lambda: shown.lines_at_rest == shown.line_count)
+        heights = [len(original(shown, row, shown._width)) for row in shown.rows]  # type: ignore[arg-type]
+        assert shown.line_count == sum(heights)
+        assert abs(shown.mark_of(shown.scroll_offset.y) - 700) <= 1  # the reader is where he was
+
+
+async def test_a_search_through_a_long_run_finds_all_without_holding_the_screen_up() -> None:
+    app = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(long_trace(1500)))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.recordings.trace is not None and not app.stage.is_filling)
+        pane = app.grid.panes["speculative"]
+        pane.view = "rounds"
+        pane.focus()
+        await pilot.press("f", "s", "k", "y")
+        search = pane.rounds_view.search
+        assert search is not None
+        await until(pilot, lambda: not search.is_reading)
+        assert len(search.matches) == 1500
+
+
+async def test_the_loop_is_free_while_a_long_trace_is_opened() -> None:
+    app = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(long_trace(4000)))
+    async with app.run_test(size=SIZE):
+        await filling(app)
+        turns = 0
+        while app.stage.is_filling:
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 10
