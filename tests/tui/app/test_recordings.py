@@ -407,8 +407,8 @@ async def test_a_text_not_sent_when_the_app_is_left_is_an_earlier_prompt_next_ti
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         app.prompt_box.insert("half a thou")
-    app.keep_unfinished()
-    app.keep_unfinished()
+    app.keep_unsent()
+    app.keep_unsent()
     following = make_app()
     async with following.run_test(size=SIZE) as pilot:
         await ready(pilot)
@@ -587,3 +587,35 @@ async def test_a_race_leaves_a_hidden_table_hidden() -> None:
         app.action_race("100")
         await until(pilot, lambda: app.racing.race is None)
         assert not app.table.display
+
+
+async def test_a_strategy_that_has_ended_is_on_disk_while_others_are_at_work(tmp_path: Path) -> None:
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine, schedule="sequential")
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await ask(pilot, "long")
+        engine.step(25)
+        (path,) = await kept(pilot)
+        assert app.runs.running and read_trace(path).strategies == ["target"]
+        assert best(read_trace(path).header) == "not ended"
+        engine.step(10_000)
+        await until(pilot, lambda: not app.runs.running and best(read_trace(path).header) != "not ended")
+        assert len(read_trace(path).strategies) == 4 and await kept(pilot) == [path]
+
+
+async def test_a_folder_that_takes_nothing_is_told_in_a_run_that_goes_on_and_when_it_is_left(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("not a folder")
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine, schedule="sequential")
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await ask(pilot, "long")
+        engine.step(28)
+        await until(pilot, lambda: any("cannot keep the trace in" in said for said in toasts(app)))
+        await until(pilot, lambda: app.grid.panes["speculative"].figures.rounds > 1)
+        assert app.runs.running
+        problem = app.keep_unfinished()
+        assert problem.startswith("cannot keep the trace in") and "\n" not in problem
+        engine.step(10_000)
+        await until(pilot, lambda: not app.runs.running)
