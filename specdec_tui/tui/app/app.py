@@ -296,7 +296,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     def action_race(self, speed: str = "") -> None:
         if self.runs.running:
             at_work = "The race replays a finished run: this one is still at work"
-            self.say(at_work, holds=lambda: self.runs.running)
+            self.say(at_work, holds=lambda: self.runs.running or not self.grid.results)
         else:
             self.racing.toggle(self.recordings.trace, speed)
 
@@ -356,7 +356,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def action_toggle_table(self) -> None:
         if not self.stage.toggle_table():
-            self.say("The table compares strategies after a run", holds=lambda: not self.grid.results)
+            self.say("The table compares strategies after a run", holds=lambda: self.runs.running or not self.grid.results)
 
     def action_toggle_side_bar(self) -> None:
         if self.side_bar is None:
