@@ -356,7 +356,8 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def action_toggle_table(self) -> None:
         if not self.stage.toggle_table():
-            self.say("The table compares strategies after a run", holds=lambda: self.runs.running or not self.grid.results)
+            holds = lambda: self.runs.running or not self.grid.results  # noqa: E731
+            self.say("The table compares strategies after a run", holds=holds)
 
     def action_toggle_side_bar(self) -> None:
         if self.side_bar is None:
