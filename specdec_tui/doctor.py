@@ -51,7 +51,7 @@ def _checks(engine: Engine, settings: Settings, choice: ModelChoice) -> Iterator
         yield Check("failed", "config file", str(error))
     try:
         here = describe_environment()
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: one of its own libraries does not load
         yield Check("failed", "environment", f"torch does not import: {error}")
         return
     yield Check("ok", "processor", f"{here['processor']}, {here['cpu_count']} cores, {here['threads']} threads used")

@@ -41,23 +41,50 @@ LIGHT = [
 ]
 
 
-def _imports(path: Path) -> set[str]:
+def _imports(code: str, package: str) -> set[str]:
+    """All names of this package that the code of a module in `package` imports, however it spells them."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module}
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            found |= {f"{module}.{alias.name}" for alias in node.names}
     return {name for name in found if name.split(".")[0] == "specdec_tui"}
+
+
+def _imports_of(path: Path) -> set[str]:
+    return _imports(path.read_text(encoding="utf-8"), ".".join(path.relative_to(PACKAGE.parent).parent.parts))
+
+
+def _above(names: set[str], own: str) -> set[str]:
+    """Those of the names that lie above the layer `own`."""
+    return {name for name in names if RANK.get([*name.split("."), ""][1], RANK[""]) < RANK[own]}
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_imports_point_down(path: Path) -> None:
     own = path.relative_to(PACKAGE).with_suffix("").parts[0]
-    own_rank = RANK["" if own == "__init__" else own]
-    for name in _imports(path):
-        layer = [*name.split("."), ""][1]
-        assert RANK[layer] >= own_rank, f"{path.name} imports {name}, which lies above it"
+    above = _above(_imports_of(path), "" if own == "__init__" else own)
+    assert not above, f"{path.name} imports {above}, above it"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import specdec_tui.session",
+        "import specdec_tui.session as s",
+        "from specdec_tui import session",
+        "from specdec_tui.session import LocalEngine",
+        "from .. import session",
+        "from ..session import LocalEngine",
+        "def later():\n    from specdec_tui import session",
+    ],
+)
+def test_an_import_that_points_up_is_found_however_it_is_written(code: str) -> None:
+    assert _above(_imports(code, "specdec_tui.decoding"), "decoding")
+    assert not _above(_imports(code, "specdec_tui.tui"), "tui")
 
 
 # The rooms of `tui/` and which of them each may import.
@@ -75,11 +102,20 @@ ROOMS = {
 }
 
 
+def _rooms(names: set[str]) -> set[str]:
+    return {name.split(".")[2] for name in names if name.startswith("specdec_tui.tui.")}
+
+
 @pytest.mark.parametrize("path", sorted((PACKAGE / "tui").rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_rooms_of_the_screen_import_only_what_lies_below_them(path: Path) -> None:
     *_, room = path.relative_to(PACKAGE / "tui").parts[:-1] or ("",)
-    others = {name.split(".")[2] for name in _imports(path) if name.startswith("specdec_tui.tui.")} - {room}
+    others = _rooms(_imports_of(path)) - {room}
     assert others <= (ROOMS[room] if room else set()), f"{room}/{path.name} imports {others - ROOMS.get(room, set())}"
+
+
+@pytest.mark.parametrize("code", ["from specdec_tui.tui import panes", "from ..panes import pane", "from .. import panes"])
+def test_a_room_that_is_entered_from_below_is_found_however_it_is_written(code: str) -> None:
+    assert _rooms(_imports(code, "specdec_tui.tui.lines")) == {"panes"}
 
 
 def test_the_tests_of_the_screen_lie_in_the_same_rooms() -> None:

@@ -38,6 +38,8 @@ PREFILL_CHUNK = 512
 KERNEL_TOKENS = 16
 
 _CLASSES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM")
+# Tokens of passes whose products are of two and three, of four, and of four and three tokens: see `_product`.
+_TRIED = (5, 4, 7)
 # Rotations that do not depend on the length of the text.
 _ROPE_TYPES = ("default", "linear", "llama3")
 _PAGE = 1 << 21
@@ -78,7 +80,9 @@ def why_not() -> str:
 def _kernels() -> ModuleType | str:
     """The functions to compile, or why there are none."""
     # numba's threads would else be as many as there are cores, and its first launch makes them torch's too.
-    os.environ.setdefault("NUMBA_NUM_THREADS", str(torch.get_num_threads()))
+    # Somebody who has imported it has decided: it refuses another number once its threads run.
+    if "numba" not in sys.modules:
+        os.environ.setdefault("NUMBA_NUM_THREADS", str(torch.get_num_threads()))
     try:
         from specdec_tui.backends import cpu_kernels
     except Exception as error:  # its compiler is a native library, which may fail to load in many ways
@@ -88,10 +92,11 @@ def _kernels() -> ModuleType | str:
 
 def agrees(model: LeanModel, ids: Sequence[int], expected: Tensor) -> bool:
     """Whether `model` gives the logits `expected` [n, vocab_size] after each of `ids`, in passes of all sorts."""
-    half = len(ids) // 2
-    passes = [ids[:half], ids[half : half + 5], *([token] for token in ids[half + 5 :])]
-    context = model.open()
-    rows = [context.extend(part, len(part)) for part in passes if part]
+    context, rows, begin = model.open(), [], 0
+    for size in (len(ids) // 2, *_TRIED, *[1] * len(ids)):
+        if part := ids[begin : begin + size]:
+            rows.append(context.extend(part, len(part)))
+            begin += len(part)
     bound = 0.1 if model.rounded else 1e-3
     difference = (torch.cat(rows) - expected).abs().max().item()
     return difference <= bound * max(1.0, expected.abs().max().item())  # False for NaN

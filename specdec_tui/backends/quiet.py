@@ -90,7 +90,7 @@ def _silent_bars(beat: Callable[..., None]) -> Iterator[None]:
 
 @contextmanager
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(owner, name)
+    before = vars(owner)[name]  # as it is held: a method that is made anew whenever it is asked for stays one
     setattr(owner, name, value)
     try:
         yield

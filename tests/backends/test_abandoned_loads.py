@@ -39,8 +39,8 @@ def abandon_at(stage: str, after: int = 0) -> Callable[[Progress], None]:
 def global_state() -> tuple[object, ...]:
     hooks = len(module._global_forward_pre_hooks), len(module._global_module_registration_hooks)
     return (
-        tqdm.__init__,
-        tqdm.__iter__,
+        vars(tqdm)["__init__"],
+        vars(tqdm)["__iter__"],
         hooks,
         torch.get_default_dtype(),
         torch.nn.Linear.__init__,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import partial
 from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
@@ -378,6 +379,45 @@ def test_kernels_that_fail_are_told_and_replaced_by_the_layers(monkeypatch: pyte
     model._device = torch.device("cpu")
     plain, device = both(model, lambda: None, Programs(), sampler=GREEDY)
     assert [record.message for record in device if isinstance(record, Notice)] == [model.static_note]
+    assert_same(plain, [record for record in device if not isinstance(record, Notice)])
+
+
+class Wrong(StaticContext):
+    """Kernels that go wrong in passes over one token, over several, or in a prefill."""
+
+    fault = ""
+
+    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        return super().prefill(ids) * (1.1 if self.fault == "prefill" else 1)
+
+    def extend(self, ids: torch.Tensor, begin: torch.Tensor, keep: int) -> torch.Tensor:
+        kind = "token" if len(ids) == 1 else "block"
+        return super().extend(ids, begin, keep) * (1.1 if self.fault == kind else 1)
+
+
+@pytest.mark.parametrize("fault", ["prefill", "token", "block", ""])
+def test_kernels_that_give_other_logits_are_told_and_replaced_by_the_layers(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Wrong, "fault", fault)
+    monkeypatch.setattr(gpu_model, "fits", lambda model: True)
+    monkeypatch.setattr(gpu_model, "opener", lambda *given: partial(Wrong, *given))
+    model = TransformersModel(tiny_model("llama"))
+    tried = model._difference_over
+
+    def on_the_cpu(opened: Any, length: int) -> float:
+        model._device, claimed = torch.device("cpu"), model._device
+        found = tried(opened, length)
+        model._device = claimed
+        return found
+
+    monkeypatch.setattr(model, "_difference_over", on_the_cpu)
+    model._device = SimpleNamespace(type="cuda")  # type: ignore[assignment]
+    opened = model.open_static(100)
+    assert type(opened) is (StaticContext if fault else Wrong)
+    assert model.static_note.endswith("the GPU kernels do not give its logits here") == bool(fault)
+    model._device = torch.device("cpu")
+    plain, device = both(model, lambda: None, Programs(), sampler=GREEDY)
     assert_same(plain, [record for record in device if not isinstance(record, Notice)])
 
 

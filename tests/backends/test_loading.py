@@ -18,7 +18,9 @@ from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.lean_model import LeanModel
 from specdec_tui.backends.loading import Pair, load_pair
 from specdec_tui.backends.pair import LoadError, Progress
-from specdec_tui.settings import ModelChoice
+from specdec_tui.decoding.records import Checked, LosslessStatus
+from specdec_tui.session import LocalEngine
+from specdec_tui.settings import ModelChoice, Settings
 
 
 def load(target: Path, drafter: Path | None = None, **choice: str) -> Pair:
@@ -253,6 +255,58 @@ def test_layers_that_do_not_give_the_logits_of_the_model_are_not_used(
     torch.testing.assert_close(pair.target.open().extend(ids, 27), expected, atol=1e-4, rtol=1e-4)
 
 
+# Tokens of a pass that are multiplied one, two, three or four at a time: each has machine code of its own.
+PRODUCTS = {1: {1}, 2: {2, 5, 9, 13}, 3: {3, 5, 6, 7, 9, 10, 11, 13, 14, 15}, 4: {4, *range(7, 17)}}
+
+
+@pytest.mark.parametrize("tokens", PRODUCTS)
+def test_a_wrong_product_of_any_number_of_tokens_is_found_before_it_is_used(
+    tokens: int, save_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = LeanModel.short_pass
+
+    def wrong(self: LeanModel, ids: Any, *rest: Any) -> torch.Tensor:
+        return right(self, ids, *rest) * (1.1 if len(ids) in PRODUCTS[tokens] else 1)
+
+    monkeypatch.setattr(LeanModel, "short_pass", wrong)
+    pair = load(save_model("target"))
+    assert isinstance(pair.target, TransformersModel)
+    assert any(note.endswith("the fast ones do not give its logits on this machine.") for note in pair.info.notes)
+
+
+def test_a_state_beside_the_cache_is_found_and_the_text_recomputed(
+    save_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model whose config speaks of attention alone, and which adds up what it has read."""
+    module = transformers.models.qwen3.modeling_qwen3.Qwen3Model
+    forward = module.forward
+
+    def remembering(self: Any, input_ids: torch.Tensor, **given: Any) -> Any:
+        found = forward(self, input_ids=input_ids, **given)
+        cache = given.get("cache", given.get("past_key_values"))
+        read = input_ids.float().sin().cumsum(1) + getattr(cache, "read", 0)
+        if cache is not None:
+            cache.read = read[:, -1:]
+        found.last_hidden_state += read[..., None] * torch.arange(found.last_hidden_state.shape[-1]).sin()
+        return found
+
+    monkeypatch.setattr(module, "forward", remembering)
+    folder = save_model("target", "qwen3")
+    settings = Settings(strategies=("target", "speculative"), max_new_tokens=24, gamma=3, ignore_eos=True)
+
+    def outcome() -> tuple[bool, list[LosslessStatus]]:
+        engine = LocalEngine()
+        choice = ModelChoice(target=str(folder), drafter=str(save_model("drafter", num_hidden_layers=1)), device="cpu")
+        notes = engine.load(choice, lambda progress: None).notes
+        events = list(engine.run("the cat", settings, lambda: False))
+        told = any(f"{folder} keeps a state that cannot be rewound" in note for note in notes)
+        return told, [event.lossless.status for event in events if isinstance(event, Checked)]
+
+    assert outcome() == (True, [LosslessStatus.IDENTICAL, LosslessStatus.IDENTICAL])
+    monkeypatch.setattr(TransformersModel, "_probe_rewind", lambda self, expected: True)
+    assert outcome() == (False, [LosslessStatus.IDENTICAL, LosslessStatus.DIFFERENT]), "the fault is none"
+
+
 def test_a_numba_that_does_not_work_leaves_plain_layers_and_says_so(
     save_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,6 +348,21 @@ def test_the_number_of_threads_stays_what_the_user_asked_for(save_model: Any) ->
     environment.pop("NUMBA_NUM_THREADS", None)
     run = [sys.executable, "-c", code, str(save_model("target"))]
     assert subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout == "1 1 1\n"
+
+
+def test_a_number_of_threads_that_another_package_decided_is_left_alone() -> None:
+    code = (
+        "import os, numba\n"
+        "from numba.np.ufunc import parallel\n"
+        "from specdec_tui.backends import lean_model\n"
+        "assert lean_model.why_not() == ''\n"
+        "parallel._launch_threads()\n"
+        "numba.config.reload_config()  # as whenever a variable has changed: it refuses another number of threads\n"
+    )
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment.pop("NUMBA_NUM_THREADS", None)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-500:]
 
 
 def test_memory_is_that_of_the_weights_as_they_are_held(save_model: Any) -> None:

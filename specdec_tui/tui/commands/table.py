@@ -245,6 +245,7 @@ _KEY_NAMES = {
     "plus": "+",
     "minus": "-",
     "slash": "/",
+    "underscore": "_",
     "equals_sign": "=",
     "escape": "esc",
     "left_square_bracket": "[",
@@ -263,7 +264,8 @@ _KEY_NAMES = {
 
 def key_names(command: Command) -> list[str]:
     """The keys of a command as a person reads them."""
-    return [_KEY_NAMES.get(key, key) for key in command.keys.split(",") if key]
+    chords = [key.split("+") for key in command.keys.split(",") if key]
+    return ["+".join([*held, _KEY_NAMES.get(key, key)]) for *held, key in chords]
 
 
 def bindings(*scopes: str) -> list[Binding]:
