@@ -270,3 +270,11 @@ def test_a_switch_takes_a_value_or_none(words: list[str], value: bool, monkeypat
 def test_a_bad_value_of_a_switch_is_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("bench", *words) == 2
     assert len(capsys.readouterr().err.strip().split("\n")) == 1
+
+
+def test_a_damaged_trace_is_one_line_for_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text('{"specdec_tui_trace": 1}\n')
+    assert status_of("replay", str(path)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("specdec-tui: run.jsonl: line 1: field ")

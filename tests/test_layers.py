@@ -113,7 +113,9 @@ def test_rooms_of_the_screen_import_only_what_lies_below_them(path: Path) -> Non
     assert others <= (ROOMS[room] if room else set()), f"{room}/{path.name} imports {others - ROOMS.get(room, set())}"
 
 
-@pytest.mark.parametrize("code", ["from specdec_tui.tui import panes", "from ..panes import pane", "from .. import panes"])
+@pytest.mark.parametrize(
+    "code", ["from specdec_tui.tui import panes", "from ..panes import pane", "from .. import panes"]
+)
 def test_a_room_that_is_entered_from_below_is_found_however_it_is_written(code: str) -> None:
     assert _rooms(_imports(code, "specdec_tui.tui.lines")) == {"panes"}
 

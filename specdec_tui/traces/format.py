@@ -20,6 +20,7 @@ from specdec_tui.decoding.records import (
     DraftsProposed,
     Event,
     Finished,
+    PrefillDone,
     RoundVerified,
     RunEnded,
     RunStarted,
@@ -118,7 +119,7 @@ def _event(line: str, count: int) -> Event:
 
 
 class _Order:
-    """Whether every run begins before its records, ends once, and holds no more than a run can."""
+    """Whether every run begins before its records, which are in order, ends once and holds no more than a run can."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _Held] = {}
@@ -145,6 +146,9 @@ class _Order:
         run.take(event)
 
 
+_OF_ROUNDS, _ONCE = (DraftsProposed, RoundVerified), (PrefillDone, Checked)
+
+
 @dataclass(slots=True)
 class _Held:
     """How much of a run was read."""
@@ -155,9 +159,14 @@ class _Held:
 
     def take(self, event: Step | Checked) -> None:
         kind = type(event.record) if isinstance(event, Step) else Checked
+        rounds = self.events[RoundVerified]
+        if kind is PrefillDone and rounds:
+            raise BadField("event", f"must not come behind the first round of {shown(event.strategy)}")
+        if isinstance(event, Step) and getattr(event.record, "round", rounds) != rounds:
+            raise BadField("round", f"must be {rounds}, the next one of {shown(event.strategy)}")
         self.events[kind] += 1
         self.ended = self.ended or kind is RunEnded
-        most = MOST_TOKENS if kind in (DraftsProposed, RoundVerified) else 1 if kind is Checked else MOST_NOTICES
+        most = MOST_TOKENS if kind in _OF_ROUNDS else 1 if kind in _ONCE else MOST_NOTICES
         if self.events[kind] > most:
             raise BadField("event", f"comes too often: {shown(event.strategy)} has at most {most:,} of its kind")
         if isinstance(event, Step) and kind is not DraftsProposed:

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from specdec_tui.backends.cache import RewindableCache
+from specdec_tui.backends.causal_lm import RecomputedContext, TransformersModel
+
 
 @cache
 def probe() -> Any:
@@ -47,3 +50,25 @@ def test_pieces_and_rewinds_give_the_logits_of_generate(family: str) -> None:
     assert max(found.cached, found.recomputed, found.reference) < probe().TOLERANCE, found
     # The probe must be able to tell: a whole text in one pass is another one where rotations depend on its length.
     assert (found.whole > 0.01) == (family in LENGTH_DEPENDENT), found
+
+
+@pytest.mark.parametrize("way", ["cached", "recomputed", "reference"])
+def test_each_way_to_the_logits_is_looked_at_for_itself(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong in one of them is found in that one."""
+    made = TransformersModel.__init__
+
+    def faulty(self: TransformersModel, model: Any) -> None:
+        made(self, model)  # its own trial is before the fault
+        if way == "cached":
+            monkeypatch.setattr(RewindableCache, "rewind", lambda self, length: None)
+        elif way == "recomputed":
+            extend = RecomputedContext.extend
+            monkeypatch.setattr(RecomputedContext, "extend", lambda self, ids, keep: extend(self, [7, *ids[1:]], keep))
+        else:
+            forward = self._whole
+            monkeypatch.setattr(self, "_whole", lambda text, begin, end: forward(text[::-1], begin, end))
+
+    monkeypatch.setattr(TransformersModel, "__init__", faulty)
+    found = probe().look("llama")
+    wrong = {name for name in ("cached", "recomputed", "reference") if getattr(found, name) > probe().TOLERANCE}
+    assert wrong == {way}

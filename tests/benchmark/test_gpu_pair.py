@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from dialled_pair import DialledPair, dialled_pair, search_dial
 from dialled_pair import main as save_main
-from gpu import main
+from gpu import Contest, Outcome, main
 from gpu_step import main as step_main
 
 from specdec_tui.benchmark.run import measure
@@ -85,6 +87,27 @@ def test_all_sides_write_the_targets_ids(tmp_path: Path, capsys: pytest.CaptureF
     assert abs(passes["assisted"] - passes["speculative"]) <= 1 and passes["target"] == passes["generate"] == 12
     assert data["skipped"] == []
     assert "1 of 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("side", ["speculative", "generate", "assisted"])
+def test_a_side_that_writes_other_ids_is_told_in_the_table_and_the_json(
+    side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = Contest.call
+
+    def wrong(self: Contest, which: str, *given: Any) -> Outcome:
+        outcome = call(self, which, *given)
+        return replace(outcome, ids=[*outcome.ids[:-1], outcome.ids[-1] ^ 1]) if which == side else outcome
+
+    monkeypatch.setattr(Contest, "call", wrong)
+    file = tmp_path / "gpu.json"
+    size = "--shape tiny --device cpu --dtype float32 --prompts 12 --new-tokens 12 --acceptances 0.7 --gamma 2"
+    sides = ",".join(("target", *[side]))
+    assert main([*size.split(), "--sides", sides, "--repeat", "1", "--json", str(file)]) == 0
+    told = {run["side"]: run for run in json.loads(file.read_text(encoding="utf-8"))["runs"]}
+    assert told["target"]["lossless"] == "identical"
+    assert (told[side]["lossless"], told[side]["first_difference"]) == ("different", 11)
+    assert "0 of 1" in capsys.readouterr().out
 
 
 def test_without_time_everything_is_named_as_skipped(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_the_largest_of_everything_is_read(tmp_path: Path) -> None:
         prefill,
         replace(
             verified,
-            record=replace(verified.record, round=bounds.MOST_TOKENS, drafts=(token,) * most),
+            record=replace(verified.record, drafts=(token,) * most),
             texts=("y" * (bounds.LONGEST_ANSWER // most - 10),) * most + ("",),
         ),
         ended,

@@ -188,6 +188,27 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
         b"".join([*LINES[:9], LINES[6]]),
         "line 10: field 'event' must not come behind 'run_ended' of 'speculative'",
     ),
+    "rounds in another order": (
+        b"".join([*LINES[:6], LINES[7], LINES[6], *LINES[8:]]),
+        "line 7: field 'round' must be 0, the next one of 'speculative'",
+    ),
+    "a round twice": (b"".join([*LINES[:7], LINES[6]]), "line 8: field 'round' must be 1, the next one of "),
+    "a round too few": (
+        changed(FIRST + 5, round=1),
+        "line 7: field 'round' must be 0, the next one of 'speculative'",
+    ),
+    "drafts of another round": (
+        changed(FIRST + 4, round=1),
+        "line 6: field 'round' must be 0, the next one of 'speculative'",
+    ),
+    "two prefills": (
+        b"".join([*LINES[:5], LINES[4]]),
+        "line 6: field 'event' comes too often: 'speculative' has at mo",
+    ),
+    "a prefill behind a round": (
+        b"".join([*LINES[:4], *LINES[5:8], LINES[4]]),
+        "must not come behind the first round of 'speculative'",
+    ),
     "two starts": (
         b"".join([*LINES[:2], LINES[1]]),
         "line 3: field 'event' must start a run of 'speculative' only once",

@@ -2,7 +2,18 @@ from __future__ import annotations
 
 from specdec_tui.settings import STRATEGIES
 from specdec_tui.tui.app.app import SpecdecApp
-from specdec_tui.tui.commands.table import ANYWHERE, APP, COMMANDS, FIND, INSPECT, PROMPT, SIDE_BAR, bindings
+from specdec_tui.tui.commands.table import (
+    _KEY_NAMES,
+    ANYWHERE,
+    APP,
+    COMMANDS,
+    FIND,
+    INSPECT,
+    PROMPT,
+    SIDE_BAR,
+    bindings,
+    key_names,
+)
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.prompt.box import PromptBox
@@ -26,6 +37,14 @@ def test_names_ids_and_keys_are_unique() -> None:
         keys = [key for command in commands for key in command.keys.split(",") if key]
         once = [key for key in keys if key != "escape"]  # it leads out of whatever one is in
         assert len(set(once)) == len(once)
+
+
+def test_keys_are_named_as_they_stand_on_a_keyboard_also_in_a_chord() -> None:
+    names = [name for command in COMMANDS for name in key_names(command)]
+    assert {"ctrl+_", "ctrl+/", "/"} <= set(names)
+    technical = {name for name, sign in _KEY_NAMES.items() if not sign.isalpha()}
+    assert not [name for name in names if technical & set(name.split("+"))]
+    assert not [name for name in names if "_" in name.removesuffix("_")]
 
 
 def test_the_keys_of_the_contract_are_bound() -> None:
