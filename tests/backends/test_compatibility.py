@@ -8,6 +8,7 @@ import torch
 from tiny_transformers import tiny_model, tiny_tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from specdec_tui import cli
 from specdec_tui.backends.compatibility import check, tokens_by_id
 from specdec_tui.backends.description import ModelDescription
 from specdec_tui.backends.hub import Location
@@ -62,3 +63,27 @@ def test_a_shorter_context_of_the_drafter_is_noted() -> None:
 def test_a_tokenizer_larger_than_the_vocabulary_is_refused_naming_both_sizes() -> None:
     with pytest.raises(LoadError, match=r"small: its vocabulary has 100 ids, but its tokenizer makes [\d,]+"):
         check(describing("t", tiny_tokenizer()), describing("small", tiny_tokenizer(), vocab_size=100))
+
+
+@pytest.mark.parametrize(
+    ("target", "drafter", "words"),
+    [
+        ({"tokenizer": tiny_tokenizer("<a>")}, {"tokenizer": tiny_tokenizer("<b>")}, "do not share a tokenizer"),
+        ({"vocab_size": 128}, {}, "the tokenizer belongs to another model"),
+        ({}, {"vocab_size": 128}, "the tokenizer belongs to another model"),
+    ],
+)
+def test_a_pair_that_does_not_belong_together_ends_a_benchmark_in_one_line(
+    target: dict[str, Any],
+    drafter: dict[str, Any],
+    words: str,
+    save_model: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SPECDEC_TUI_CONFIG", "/nowhere/config.toml")
+    pair = ["--target", str(save_model("target", **target)), "--drafter", str(save_model("drafter", **drafter))]
+    capsys.readouterr()
+    assert cli.main(["bench", *pair, "--device", "cpu", "--prompt", "the cat"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and words in shown.err and shown.err.count("\n") == 1, shown
