@@ -8,6 +8,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Offset, Region
+from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -16,6 +17,7 @@ from specdec_tui.tui.figures.chart_cells import applicable, compact_chart, full_
 from specdec_tui.tui.figures.chart_layout import LEAST_CELL_ROWS, Chart, arrange
 from specdec_tui.tui.figures.chart_lines import Ink, Line, gauge_lines, padded
 from specdec_tui.tui.figures.scale import Scale, common_scale
+from specdec_tui.tui.lines.marks import restyled, with_offsets
 
 if TYPE_CHECKING:
     from specdec_tui.tui.figures.speed_plot import SpeedPlot
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 class ChartsView(Widget, can_focus=False):
     """Shows the figures it was last given. All is text drawn here but the speed's plot, which lies above it."""
 
-    ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {ink.value for ink in Ink}
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -129,7 +130,19 @@ class ChartsView(Widget, can_focus=False):
         if y >= len(self._lines):
             return Strip.blank(self.size.width, self.rich_style)
         segments = [Segment(text, self._style(ink)) for text, ink in self._lines[y]]
-        return Strip(segments).crop_extend(0, self.size.width, self.rich_style)
+        strip = Strip(segments).crop_extend(0, self.size.width, self.rich_style)
+        if (selection := self.text_selection) is not None and (span := selection.get_span(y)) is not None:
+            first, end = span
+            style = self.screen.get_component_rich_style("screen--selection")
+            strip = restyled(strip, first, self.size.width if end == -1 else end, style)
+        return with_offsets(strip, y) if self.mouse_hover else strip
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The selected part of what is drawn in text."""
+        return selection.extract("\n".join(self.lines)), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self.refresh()
 
     def on_resize(self, event: events.Resize) -> None:
         self._draw()

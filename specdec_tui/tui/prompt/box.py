@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.text import Text
 from textual.binding import BindingType
 from textual.events import Key
 from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import TextArea
 
-from specdec_tui.doors.characters import editable
+from specdec_tui.doors.characters import disarmed, editable
 from specdec_tui.tui.commands.table import PROMPT, bindings
 from specdec_tui.tui.prompt.history import PromptHistory
 
@@ -50,6 +51,10 @@ class PromptBox(TextArea):
     def render_line(self, y: int) -> Strip:
         """Without a column to write in, wrapping the placeholder would fail (Textual 8.2.8)."""
         return super().render_line(y) if self.content_size.width > 0 else Strip.blank(0)
+
+    def get_line(self, line_index: int) -> Text:
+        """A line as it is shown: the text keeps what a terminal would obey, the screen does not get it."""
+        return Text(disarmed(self.document.get_line(line_index)), end="", no_wrap=True)
 
     def accept(self, text: str) -> None:
         """A submitted text is on its way: remember it and keep what was typed behind it since."""

@@ -8,6 +8,7 @@ from textual.color import Color
 from textual.events import MouseScrollDown
 from textual.geometry import Size
 from textual.pilot import Pilot
+from textual.selection import Selection
 from textual_hires_canvas import Canvas
 from widget_data import STORY, HostApp, painted, run_steps, strips_of, words_of
 
@@ -285,3 +286,24 @@ def test_ticks_fit_whatever_the_scale(top: float, most: int) -> None:
     found = ticks(top, most)
     assert 2 <= len(found) <= max(2, most)
     assert found[0] == 0 and found[-1] <= top * 1.000001
+
+
+async def test_what_charts_say_in_text_can_be_selected_with_the_mouse() -> None:
+    pane = StrategyPane(2, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(100, 30)) as pilot:
+        view = showing(pane)
+        await until_plotted(pilot, view)
+        row = next(index for index, line in enumerate(view.lines) if "acceptance" in line)
+        line = view.lines[row]
+        first, last = line.index("acceptance") + 3, line.index("acceptance") + 15
+        await pilot.hover(view, offset=(first, row))
+        await pilot.mouse_down(view, offset=(first, row))
+        await pilot.hover(view, offset=(last, row))
+        await pilot.mouse_up(view, offset=(last, row))
+        await pilot.pause()
+        assert pilot.app.screen.get_selected_text() == line[first : last + 1]
+        marked = view.screen.get_component_rich_style("screen--selection").bgcolor
+        cells = [segment.text for segment in view.render_line(row) if segment.style and segment.style.bgcolor == marked]
+        assert "".join(cells) == line[first : last + 1]
+        view.screen.selections = {view: Selection(None, None)}
+        assert pilot.app.screen.get_selected_text() == "\n".join(view.lines).rstrip()

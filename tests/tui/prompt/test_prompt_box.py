@@ -50,6 +50,22 @@ async def test_a_paste_keeps_all_lines_and_does_not_submit() -> None:
         assert app.submitted == []
 
 
+@pytest.mark.parametrize("obeyed", ["\u202e", "\u2066", "\u200f", "\u061c"])
+async def test_what_turns_text_around_is_kept_and_not_drawn(obeyed: str) -> None:
+    app = Host()
+    async with app.run_test() as pilot:
+        box = app.query_one(PromptBox)
+        app.post_message(events.Paste(f"abc{obeyed}def"))
+        await pilot.press("left")
+        drawn = [box.render_line(y).text for y in range(box.size.height)]
+        assert not any(obeyed in line for line in drawn)
+        (line,) = [line for line in drawn if "abc" in line]
+        assert line.replace("\u200b", "").strip().startswith("abcdef")
+        assert "f" in [segment.text for segment in box.render_line(drawn.index(line))], "the cursor is elsewhere"
+        await pilot.press("enter")
+        assert app.submitted == [f"abc{obeyed}def"]
+
+
 async def test_up_and_down_walk_through_the_history_and_keep_what_was_unsent() -> None:
     app = Host()
     async with app.run_test() as pilot:
