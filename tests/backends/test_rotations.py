@@ -88,7 +88,7 @@ def new_ids(records: Iterator[Record]) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize("use_cache", [True, pytest.param(False, marks=pytest.mark.large)])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts_before_across_and_beyond_the_switch_are_those_of_generate(

@@ -89,7 +89,9 @@ def test_all_sides_write_the_targets_ids(tmp_path: Path, capsys: pytest.CaptureF
     assert "1 of 1" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("side", ["speculative", "generate", "assisted"])
+@pytest.mark.parametrize(
+    "side", ["speculative", *(pytest.param(n, marks=pytest.mark.large) for n in ("generate", "assisted"))]
+)
 def test_a_side_that_writes_other_ids_is_told_in_the_table_and_the_json(
     side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

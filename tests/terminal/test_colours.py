@@ -70,11 +70,11 @@ def colours_of(painted: str) -> dict[str, set[str]]:
     ("name", "theme"),
     [
         ("xterm", "specdec-dark"),
-        ("xterm", "specdec-light"),
-        ("xterm", "specdec-colour-blind"),
-        ("screen", "specdec-dark"),
+        pytest.param("xterm", "specdec-light", marks=pytest.mark.large),
+        pytest.param("xterm", "specdec-colour-blind", marks=pytest.mark.large),
+        pytest.param("screen", "specdec-dark", marks=pytest.mark.large),
         ("linux", "specdec-dark"),
-        ("xterm-256color", "specdec-dark"),
+        pytest.param("xterm-256color", "specdec-dark", marks=pytest.mark.large),
     ],
 )
 def test_each_fate_has_a_colour_of_its_own_where_there_are_few(

@@ -106,7 +106,7 @@ def test_continued_without_a_stop_the_terminal_is_not_taken_twice(open_pty: Open
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("times", [3, pytest.param(1, marks=pytest.mark.large)])
 def test_told_to_end_once_or_often_the_terminal_is_as_it_was(open_pty: Open, number: int, times: int) -> None:
     pty = open_pty("round=0.1")
     pty.wait_for("ready")

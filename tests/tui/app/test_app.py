@@ -422,7 +422,15 @@ async def test_no_color_uses_the_terminals_own_colours(monkeypatch: pytest.Monke
         assert app.native_ansi_color
 
 
-@pytest.mark.parametrize("size", [(1, 1), (2, 1), (10, 3), (20, 5), (40, 12), (300, 100)])
+@pytest.mark.parametrize(
+    "size",
+    [
+        (1, 1),
+        (10, 3),
+        (40, 12),
+        *(pytest.param(size, marks=pytest.mark.large) for size in ((2, 1), (20, 5), (300, 100))),
+    ],
+)
 async def test_any_size_of_terminal_is_survived(size: tuple[int, int]) -> None:
     app = make_app(prompt="hello")
     async with app.run_test(size=size) as pilot:
