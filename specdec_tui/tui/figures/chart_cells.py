@@ -84,8 +84,8 @@ def compact_chart(chart: Chart, figures: RunFigures, baseline: RunFigures | None
 
 
 def plain_step(baseline: RunFigures | None) -> float | None:
-    """Seconds of the target's own step, a pass over one token."""
-    return None if baseline is None else baseline.verify_step_seconds(0)
+    """Mean seconds of the target's own step, a pass over one token: as its own pane has it, and all bars of means."""
+    return _mean(baseline.verify_seconds, baseline.rounds) if baseline is not None and baseline.rounds else None
 
 
 def length_shares(figures: RunFigures) -> list[float | None]:
@@ -145,8 +145,8 @@ def _latency(
 ) -> list[Line]:
     """A bar for each of the last rounds, drafting then verifying, and the means of the window and of the run.
 
-    Where the window is the whole run, they are there once. A line across the bars is the target's own step: what
-    a pass over one token costs. Bars longer than the scale end in ▸.
+    Where the window is the whole run, they are there once. A line across the bars is the target's own step: the
+    mean of its passes over one token. Bars longer than the scale end in ▸.
     """
     means = [
         (name, _mean(run.draft_seconds, run.rounds), _mean(run.verify_seconds, run.rounds))
@@ -173,7 +173,7 @@ def _latency(
 def _latency_title(room: int, scale: Scale, step: float | None) -> Line:
     """The longest that fits, with the scale and what the line across the bars is, over columns of numbers."""
     bars = f"0–{scale.round_seconds * 1000:g}"
-    target, where = ("", "") if step is None else (f"  ┃ target's step {ms_text(step)}", "  ┃ target's step")
+    target, where = ("", "") if step is None else (f"  ┃ target's mean {ms_text(step)}", "  ┃ target's mean")
     titles = f"ms of the last rounds, bars {bars}{target}", f"ms, bars {bars}{target}", f"ms {bars}{target}"
     title = next((title for title in (*titles, f"ms {bars}{where}", f"ms {bars}") if len(title) < room), "ms")
     return [(title.ljust(room), Ink.LABEL), ("▒draft".rjust(7), Ink.DRAFTING), ("█verify".rjust(8), Ink.VERIFYING)]
@@ -219,7 +219,7 @@ def _compact_latency(figures: RunFigures, step: float | None, width: int, scale:
     label = f"ms, last {len(latest)}".ljust(_LABEL)
     if len(label) + numbers > width:  # a number cut short would be another number
         label = "ms "
-    target: Line = [] if step is None else [("  target's step ", Ink.LABEL), (ms_text(step), Ink.BASELINE)]
+    target: Line = [] if step is None else [("  target's mean ", Ink.LABEL), (ms_text(step), Ink.BASELINE)]
     if len(label) + numbers + cells(target) > width:
         target = []
     line: Line = [(label, Ink.LABEL)]

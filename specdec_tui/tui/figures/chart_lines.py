@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.tui.figures.scale import Scale, round_number
-from specdec_tui.tui.figures.standing import Verdict, standing
+from specdec_tui.tui.figures.standing import RECOMPUTES, Verdict, standing
 from specdec_tui.tui.figures.words import speed_text
 
 
@@ -137,14 +137,14 @@ def _speedup(figures: RunFigures, window: RunFigures, baseline: RunFigures | Non
         return [("speedup".ljust(_LABEL), Ink.LABEL), (why, Ink.LABEL)]
     top = scale.speedup
     ink = _SPEEDUP_INKS.get(found.verdict, Ink.VALUE)
-    if found.is_disturbed and found.low is not None and found.high is not None:
-        bar = gauge(found.low / top, _room(width), ink, 1 / top, found.high / top)
-    else:
-        bar = gauge(found.ratio / top, _room(width), ink, 1 / top)
+    low, high = found.range
+    bar = gauge(low / top, _room(width), ink, 1 / top, high / top)
     now = None if found.is_disturbed else speedup(baseline, window)
     word = _SPEEDUP_WORDS.get(found.verdict, found.verdict.value)
+    if not word and RECOMPUTES in found.marks:
+        word = "target recomputes"
     tail = [] if found.is_disturbed else _recent(window, "–" if now is None else f"{now:.2f}×")
-    return _row(f"speedup 0–{top:g}×", bar, found.text, word, ink, tail, width)
+    return _row(f"speedup 0–{top:g}×", bar, found.marked, word, ink, tail, width)
 
 
 def _speed(figures: RunFigures, window: RunFigures, baseline: RunFigures | None, width: int, scale: Scale) -> Line:

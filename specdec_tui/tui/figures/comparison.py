@@ -13,7 +13,7 @@ from textual.widgets import Static
 from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, verify_ratio
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.doors.characters import visible
-from specdec_tui.tui.figures.standing import Standing, Verdict, standing
+from specdec_tui.tui.figures.standing import RECOMPUTES, SAME_TEXT, Standing, Verdict, standing
 from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part, lossless_part, speed_text
 
 Row = tuple[str, RunFigures, Lossless | None]
@@ -176,9 +176,12 @@ def notes(entries: Sequence[Entry], label: str, can_repeat: bool) -> list[list[l
     """What is said below the rows, each in groups: of the baseline, and of runs whose clock was disturbed."""
     found: list[list[list[Part]]] = []
     baseline: list[list[Part]] = []
-    compared = [entry.baseline for entry in entries if entry.standing is not None]
-    if any(target is not None and target.recomputes for target in compared):
-        baseline.append([("target recomputes its whole text at each step: that flatters the others", WARN)])
+    marks = {mark for entry in entries if entry.standing is not None for mark in entry.standing.marks}
+    if RECOMPUTES in marks:
+        told = f"{RECOMPUTES} target recomputes its whole text at each step: that flatters the others"
+        baseline.append([(told, WARN)])
+    if SAME_TEXT in marks:
+        baseline.append([(f"{SAME_TEXT} over the same text; tok/s are over all that each wrote", QUIET)])
     if label:
         is_known = any(entry.baseline is not None for entry in entries)
         baseline.append([(f"speedups vs. {visible(label)}" if is_known else visible(label), QUIET)])
@@ -215,12 +218,12 @@ def _speedup(entry: Entry) -> Part:
         return _NOTHING
     match found.verdict:
         case Verdict.FASTER:
-            return (found.text, GOOD)
+            return (found.marked, GOOD)
         case Verdict.OPEN:
-            return (found.text, "")
+            return (found.marked, "")
         case Verdict.SHORT:
-            return (f"{found.text}, too short", "")
-    return (f"{found.text}, {found.verdict.value}", WARN)
+            return (f"{found.marked}, too short", "")
+    return (f"{found.marked}, {found.verdict.value}", WARN)
 
 
 def _against(compute: Callable[[RunFigures, RunFigures], float | None], unit: str = "") -> Callable[[Entry], Part]:

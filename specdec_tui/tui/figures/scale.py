@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 from specdec_tui.decoding.course import LEAST_SECONDS
-from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.tui.figures.standing import standing
 
 _ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
@@ -30,7 +31,7 @@ class Scale:
 def common_scale(runs: Iterable[RunFigures], baseline: RunFigures | None) -> Scale:
     """Round numbers, so that all panes are drawn anew only now and then while runs go on."""
     runs = [run for run in runs if run.rounds]
-    ratios = [0.0 if baseline is None else speedup(baseline, run) or 0.0 for run in runs]
+    ratios = [found.range[1] for run in runs if (found := standing(run, baseline)) is not None]
     rates = [run.decode_tokens_per_second or 0.0 for run in runs]
     return Scale(
         float(max(2, ceil(max(ratios, default=0.0)))),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.decoding.records import EndReason
 from specdec_tui.decoding.reliability import reliability
+
+RECOMPUTES, SAME_TEXT = "†", "‡"
+"""Marks beside a speedup: the baseline recomputes; it is not the ratio of the tokens per second told with it."""
+
+_WORDS = {RECOMPUTES: "target recomputes", SAME_TEXT: "over the same text"}
+_AGREES = 0.05  # of the ratio of two speeds and a speedup
 
 
 class Verdict(StrEnum):
@@ -22,24 +28,42 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A measured speedup; `low` to `high` is where that of a repeat is to be expected, if that is known."""
+    """A measured speedup; `low` to `high` is where that of a repeat is to be expected, if that is known.
+
+    `marks`: what keeps it from being what it seems, told in short by these and in `remarks` in words.
+    """
 
     ratio: float
     verdict: Verdict
     low: float | None = None
     high: float | None = None
     reason: str = ""
+    marks: str = ""
 
     @property
     def is_disturbed(self) -> bool:
         return self.verdict is Verdict.DISTURBED
 
     @property
-    def text(self) -> str:
-        """The ratio; of a disturbed run its interval alone."""
+    def range(self) -> tuple[float, float]:
+        """What is shown of it: the ratio as both ends, of a disturbed run its interval alone."""
         if self.is_disturbed and self.low is not None and self.high is not None:
-            return interval_text(self.low, self.high)
-        return f"{self.ratio:.2f}×"
+            return self.low, self.high
+        return self.ratio, self.ratio
+
+    @property
+    def text(self) -> str:
+        low, high = self.range
+        return interval_text(low, high) if self.is_disturbed and self.low is not None else f"{high:.2f}×"
+
+    @property
+    def marked(self) -> str:
+        return self.text + self.marks
+
+    @property
+    def remarks(self) -> str:
+        """The marks with what they mean."""
+        return ", ".join(f"{mark} {_WORDS[mark]}" for mark in self.marks)
 
 
 def standing(run: RunFigures, baseline: RunFigures | None) -> Standing | None:
@@ -58,9 +82,26 @@ def standing(run: RunFigures, baseline: RunFigures | None) -> Standing | None:
         verdict = Verdict.OPEN  # nothing good is said of a run that failed
     elif baseline.is_of_another_time:
         verdict = Verdict.OPEN  # nor of two clocks that never ran side by side
+    elif baseline.recomputes:
+        verdict = Verdict.OPEN  # nor where the baseline is slower than it has to be
     elif run.strategy != "drafter" and (told.low or 0.0) > 1 and 1.005 < ratio <= (run.tokens_per_target_call or 0.0):
         verdict = Verdict.FASTER  # the drafter alone writes another text
-    return Standing(ratio, verdict, told.low, told.high, told.reason)
+    found = Standing(ratio, verdict, told.low, told.high, told.reason)
+    marks = RECOMPUTES * baseline.recomputes + SAME_TEXT * _is_over_the_same_text(found, run, baseline)
+    return replace(found, marks=marks)
+
+
+def _is_over_the_same_text(found: Standing, run: RunFigures, baseline: RunFigures) -> bool:
+    """Whether a reader who divides the two speeds gets another figure than the speedup.
+
+    Speeds are over all that each has written, a speedup over what both have: while one is ahead, the other's
+    passes may cost less where the text is still short.
+    """
+    own, other = run.decode_tokens_per_second, baseline.decode_tokens_per_second
+    if not own or not other:
+        return False
+    low, high = min(found.ratio, found.range[0]), max(found.ratio, found.range[1])
+    return not low / (1 + _AGREES) <= own / other <= high * (1 + _AGREES)
 
 
 def interval_text(low: float, high: float) -> str:

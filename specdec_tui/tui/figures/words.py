@@ -11,7 +11,7 @@ from textual.content import Content
 from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, remainder, tokens_expected, verify_ratio
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.doors.characters import visible
-from specdec_tui.tui.figures.standing import Standing, Verdict, standing
+from specdec_tui.tui.figures.standing import RECOMPUTES, Standing, Verdict, standing
 
 # (text, Textual style). Text is shown as it is, never read as markup.
 Part = tuple[str, str]
@@ -57,45 +57,52 @@ def sparkline(values: Sequence[int], highest: int) -> str:
     return "".join(_BARS[min(7, max(0, (value * 8 - 1) // top))] for value in values)
 
 
-def speedup_parts(found: Standing, recomputes: bool = False, label: str = "") -> list[Part]:
-    """A speedup, and beside it whatever keeps it from being what it seems.
+def speedup_parts(found: Standing, label: str = "", in_words: bool = True) -> list[Part]:
+    """A speedup, and beside it whatever keeps it from being what it seems, in words or as bare marks.
 
-    `recomputes`: the baseline works its whole text through again at each step; `label`: it is of another time.
+    `label`: of what other time the baseline is.
     """
     parts: list[Part]
+    text = found.text if in_words else found.marked
     match found.verdict:
         case Verdict.DISTURBED:
-            parts = [("clock disturbed ", WARN), (found.text, "bold")]
+            parts = [("clock disturbed ", WARN), (text, "bold")]
         case Verdict.SLOWER:
-            parts = [(f"{found.text}, slower", WARN)]
+            parts = [(f"{text}, slower", WARN)]
         case Verdict.FASTER:
-            parts = [(found.text, GOOD)]
+            parts = [(text, GOOD)]
         case Verdict.SHORT:
-            parts = [(found.text, "bold"), (", too short", QUIET)]
+            parts = [(text, "bold"), (", too short", QUIET)]
         case _:
-            parts = [(found.text, "bold")]
-    if recomputes:
-        parts.append((" (target recomputes)", WARN))
+            parts = [(text, "bold")]
+    if in_words and found.marks:
+        parts.append((f" ({found.remarks})", WARN))
     if label:
         parts.append((f" vs. {visible(label)}", QUIET))
     return parts
 
 
 def speed_groups(
-    figures: RunFigures, baseline: RunFigures | None, found: Standing | None, is_target: bool, label: str = ""
+    figures: RunFigures,
+    baseline: RunFigures | None,
+    found: Standing | None,
+    is_target: bool,
+    label: str = "",
+    in_words: bool = True,
 ) -> list[list[Part]]:
     """What a run has achieved so far, most important group first; nothing before it has a speed.
 
     `label`: of what other time the baseline is; where there is none, what stands in the place of a speedup.
+    `in_words`: so is what is to be known of a speedup.
     """
     rate = figures.decode_tokens_per_second
     if rate is None:
         return []
     groups: list[list[Part]] = [[(speed_text(rate), "bold"), (" tok/s", QUIET)]]
     if is_target:
-        groups.append([("baseline", QUIET)])
+        groups.append(_baseline_parts(figures))
     elif found is not None:
-        groups.append(speedup_parts(found, baseline is not None and baseline.recomputes, label))
+        groups.append(speedup_parts(found, label, in_words))
     elif baseline is None and label:
         groups.append([(visible(label), "$text-accent")])
     if figures.acceptance_rate is not None:
@@ -103,6 +110,11 @@ def speed_groups(
     if figures.drafted and figures.tokens_per_target_call is not None:
         groups.append([("τ ", QUIET), (f"{figures.tokens_per_target_call:.2f}", "bold")])
     return groups
+
+
+def _baseline_parts(figures: RunFigures) -> list[Part]:
+    """Of the target's own run."""
+    return [("baseline", QUIET), *([(f" ({RECOMPUTES} recomputes)", WARN)] if figures.recomputes else [])]
 
 
 def speed_words(figures: RunFigures, baseline: RunFigures | None, is_target: bool, label: str = "") -> str:
@@ -154,12 +166,16 @@ def shortened(sentence: str, width: int) -> str:
     return " ".join(words) + "…"
 
 
+def _cells(line: Sequence[Part]) -> int:
+    return sum(cell_len(text) for text, _ in line)
+
+
 def fit_groups(groups: Sequence[Sequence[Part]], width: int, gap: str = "  ", first: int = 0) -> list[Part]:
     """As many whole groups as fit into `width` cells, in their order; group `first` is always there."""
     kept: set[int] = set()
     used = 0
     for index in sorted(range(len(groups)), key=lambda index: index != first):
-        cells = sum(cell_len(text) for text, _ in groups[index]) + (cell_len(gap) if kept else 0)
+        cells = _cells(groups[index]) + (cell_len(gap) if kept else 0)
         if not kept or used + cells <= width:
             kept.add(index)
             used += cells
@@ -187,19 +203,23 @@ def figure_lines(
     `beside_gauges`: what these say is left out. `can_grow`: for such a reason there is a second row.
     """
     found = None if is_target else standing(figures, baseline)
-    speed = speed_groups(figures, baseline, found, is_target, label)
     has_room = rows > 1 or beside_gauges
     is_disturbed = found is not None and found.is_disturbed
+    rows += is_disturbed and rows < 2 and can_grow
+    reason = _LEAST_REASON + 2 if is_disturbed and rows < 2 else 0
+    speed = speed_groups(figures, baseline, found, is_target, label)
+    if _cells(fit_groups(speed[:2], 2**15)) > width - reason:
+        speed = speed_groups(figures, baseline, found, is_target, label, in_words=False)
     # What is predicted comes from the same clocks.
     cost = [] if is_target or is_disturbed else cost_groups(figures, baseline, width if has_room else 0)
+    caveats = _caveats(found, label) if beside_gauges else []
     if beside_gauges:
-        speed = [group for group in speed if group[0][0] in ("τ ", visible(label))] or (
-            [[("baseline", QUIET)]] if is_target else []
-        )
+        rest = [group for group in speed if group[0][0] in ("τ ", visible(label))]
+        speed = [_baseline_parts(figures)] if is_target else [*caveats, *rest]
     if found is not None and is_disturbed:
-        rows += rows < 2 and can_grow
-        said = 0 if rows > 1 or beside_gauges else 2  # groups before the reason: the speed, and that it is disturbed
-        room = width - sum(cell_len(text) for text, _ in fit_groups(speed[:said], width)) - said
+        # Groups before the reason: the speed, and that it is disturbed; gauges have said that.
+        said = 0 if rows > 1 else len(caveats) if beside_gauges else 2
+        room = width - _cells(fit_groups(speed[:said], width)) - 2 * bool(said)
         key = [[("r repeats", "$text-accent")]] if can_repeat and figures.end is not None else []
         cost = [[(shortened(found.reason, room), QUIET)], *key] if room >= _LEAST_REASON else key
         if rows < 2:
@@ -210,9 +230,17 @@ def figure_lines(
     return Content("\n").join([Content.assemble(*first), Content.assemble(*fit_groups(cost, width))])
 
 
+def _caveats(found: Standing | None, label: str) -> list[list[Part]]:
+    """What is to be known of a speedup that is shown elsewhere with its marks."""
+    if found is None:
+        return []
+    groups: list[list[Part]] = [[(found.remarks, WARN)]] if found.marks else []
+    return [*groups, [(f"vs. {visible(label)}", QUIET)]] if label else groups
+
+
 def _with_bars(line: list[Part], figures: RunFigures, width: int) -> list[Part]:
     """Full height is a round whose drafts were all accepted."""
-    room = width - sum(cell_len(text) for text, _ in line) - 2
+    room = width - _cells(line) - 2
     if not figures.drafted or room < 4:
         return line
     scale = f"0–{figures.gamma + 1} "

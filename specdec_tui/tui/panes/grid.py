@@ -52,6 +52,8 @@ class PaneGrid(VerticalScroll, can_focus=False):
         self._layout = PaneLayout()
         self.strip = PaneStrip()
         """Stands above the panes where only one of them has room."""
+        for pane in self.panes.values():
+            pane.tells = self._tell_tabs
         self._touched = ""
         self._loading = ""
         self._obstacle, self._is_of_a_trace = "", False
@@ -139,13 +141,17 @@ class PaneGrid(VerticalScroll, can_focus=False):
             return
         alone, front = self.is_one_at_a_time, self.front
         self.strip.display = alone and self.display
-        if alone:
-            self.strip.show([tab_of(pane, self._standing(pane)) for pane in self.shown], front.strategy)
-        if self._layout.front is not front:
+        if is_new := self._layout.front is not front:
             self._layout.front = front
+        self._tell_tabs()
+        if is_new:
             if alone:
                 front.refresh(layout=True)
             self._welcome()
+
+    def _tell_tabs(self) -> None:
+        if isinstance(front := self._layout.front, StrategyPane):
+            self.strip.show([tab_of(pane) for pane in self.shown], front.strategy)
 
     def _into_sight(self, pane: StrategyPane) -> None:
         if not self.is_one_at_a_time:  # else it is in front, or has no place

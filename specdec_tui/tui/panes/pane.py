@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import ClassVar
 
@@ -35,6 +35,7 @@ from specdec_tui.doors.characters import visible
 from specdec_tui.tui.commands.table import INSPECT, VIEWS, bindings
 from specdec_tui.tui.figures.charts_view import ChartsView
 from specdec_tui.tui.figures.scale import Scale
+from specdec_tui.tui.figures.standing import Standing, standing
 from specdec_tui.tui.figures.words import (
     BAD,
     PLAIN_STRATEGIES,
@@ -94,6 +95,10 @@ class StrategyPane(CursorPane, can_focus=True):
         self._baseline: RunFigures | None = None
         self._baseline_label = ""
         self._scale: Scale | None = None
+        self.told: tuple[Standing | None, float | None] = (None, None)
+        """What stands on the screen: how the run stands against the target's, and its tokens/s."""
+        self.tells: Callable[[], object] = lambda: None
+        """Called when that has changed: elsewhere the same must be said."""
         self.can_repeat = True
         """Whether there are models to run again with."""
         self.lossless: Lossless | None = None
@@ -407,3 +412,6 @@ class StrategyPane(CursorPane, can_focus=True):
             self.border_subtitle = Content.assemble(*subtitle) if subtitle else None
         if in_charts:
             self.charts_view.show(self._figures, self._baseline, is_target, self._scale)
+        found = None if is_target else standing(self._figures, self._baseline)
+        self.told = found, self._figures.decode_tokens_per_second
+        self.tells()

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from specdec_tui.tui.figures.standing import Standing, Verdict
+from specdec_tui.tui.figures.standing import Verdict
 from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, PaneState
 from specdec_tui.tui.panes.pane import StrategyPane
 
@@ -26,17 +26,21 @@ class Tab:
     strategy: str
     word: str
     style: str
+    remarks: str = ""
+    """What the marks of the speedup mean."""
 
 
-def tab_of(pane: StrategyPane, against: Standing | None) -> Tab:
-    """The tab of a pane, from its present figures and how they stand against the target's."""
+def tab_of(pane: StrategyPane) -> Tab:
+    """The tab of a pane: what the pane shows, no newer and no older, and with the same verdict."""
+    found, speed = pane.told
     if pane.has_class("-failed"):
         return Tab(pane.number, pane.strategy, "✗", BAD)
-    if against is not None:
-        return Tab(pane.number, pane.strategy, against.text, _STYLES.get(against.verdict, ""))
-    rate = pane.figures.decode_tokens_per_second
-    if rate is not None:
-        return Tab(pane.number, pane.strategy, f"{rate:.0f}/s", "")
+    if found is not None and found.verdict is Verdict.SHORT:
+        return Tab(pane.number, pane.strategy, "short", "")
+    if found is not None:
+        return Tab(pane.number, pane.strategy, found.marked, _STYLES.get(found.verdict, ""), found.remarks)
+    if speed is not None:
+        return Tab(pane.number, pane.strategy, f"{speed:.0f}/s", "")
     return Tab(pane.number, pane.strategy, "" if pane.state is PaneState.IDLE else "…", QUIET)
 
 
@@ -44,7 +48,8 @@ def strip_line(tabs: Sequence[Tab], front: str, width: int) -> tuple[Content, li
     """The line, and which of its cells (first, behind the last) belong to which strategy.
 
     Names are whole where they fit; else those behind are shortened, at last to their numbers, then
-    their figures go, and then the name in front.
+    their figures go, and then the name in front. What marks mean stands at the end where there is room:
+    the pane in front says it too.
     """
     whole, number = (99, True), (0, False)
     for behind, own in (
@@ -66,6 +71,10 @@ def strip_line(tabs: Sequence[Tab], front: str, width: int) -> tuple[Content, li
         parts.append((" ", ground.strip()))
         spans.append((at, at + cell_len(name + word) + 2, tab.strategy))
         at = spans[-1][1]
+    remarks = dict.fromkeys(remark for tab in tabs for remark in tab.remarks.split(", ") if remark)
+    meaning = f" {', '.join(remarks)}"
+    if remarks and at + cell_len(meaning) <= width:
+        parts.append((meaning, QUIET))
     return Content.assemble(*parts), spans
 
 

@@ -259,14 +259,46 @@ def test_the_targets_own_step_is_a_line_across_the_bars_of_rounds() -> None:
     scale = common_scale([TARGET, run], TARGET)
     assert scale.round_seconds == pytest.approx(0.25)  # 1.5 · 140 ms, as a round number
     lines = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), TARGET, 80, 9, scale)]
-    assert "bars 0–250" in lines[0] and "┃ target's step 100.0" in lines[0]
+    assert "bars 0–250" in lines[0] and "┃ target's mean 100.0" in lines[0]
     room = 80 - len("run ") - 15
     places = {line.index("┃") - len("run ") for line in lines[1:]}
     assert places == {round(100 / 250 * room)}
     assert all(line.count("▒") + line.count("█") + 1 == round(140 / 250 * room) for line in lines[1:])
     narrow = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), TARGET, 27, 9, scale)]
     assert narrow[0].startswith("▒draft █verify ┃target") and narrow[1].endswith("140.0") and "┃" in narrow[1]
-    assert "target's step 100.0" in text(compact_chart(Chart.LATENCY, run, TARGET, 76, scale))
+    assert "target's mean 100.0" in text(compact_chart(Chart.LATENCY, run, TARGET, 76, scale))
+
+
+def test_under_a_changing_load_the_line_of_the_target_is_a_mean_like_the_bars_beside_it() -> None:
+    """It was a median near 22 ms while the bar of the target's own run stood at 49.9."""
+    target = run_of(*[("", 0.0, 0.022)] * 30, *[("", 0.0, 0.0917)] * 20)
+    run = many(20, "aa", 0.02, 0.05)
+    scale = common_scale([target, run], target)
+    own = text(full_chart(Chart.LATENCY, target, target.window(), target, 80, 9, scale)[-1])
+    assert own.startswith("run ") and own.split()[-1] == "49.9"
+    assert "┃ target's mean 49.9" in text(full_chart(Chart.LATENCY, run, run.window(), target, 80, 9, scale)[0])
+    assert "┃target 49.9" in text(full_chart(Chart.LATENCY, run, run.window(), target, 31, 9, scale)[0])
+    assert "target's mean 49.9" in text(compact_chart(Chart.LATENCY, run, target, 76, scale))
+
+
+@pytest.mark.parametrize("width", [45, 57, 76, 120])
+def test_a_speedup_over_a_baseline_that_recomputes_is_marked_and_not_green(width: int) -> None:
+    target, run = recomputing(many(60, "", 0.0, 0.1)), many(20, "aa", 0.0, 0.148)
+    assert Ink.GOOD in inks(gauge_lines(run, run.window(), many(60, "", 0.0, 0.1), False, width, SCALE)[1])
+    line = gauge_lines(run, run.window(), target, False, width, SCALE)[1]
+    assert Ink.GOOD not in inks(line) and "faster" not in text(line)
+    assert "2.03×†, target recomputes" in text(line)
+    slow = many(20, "ru", 0.2, 0.2)
+    assert "0.25×†, slower" in text(gauge_lines(slow, slow.window(), target, False, 76, SCALE)[1])
+
+
+def recomputing(figures: RunFigures) -> RunFigures:
+    figures.add(PrefillDone(Token(0, Status.SAMPLED, 0), 0.1, recomputes=True))
+    return figures
+
+
+def inks(line: Line) -> set[Ink]:
+    return {ink for _, ink in line}
 
 
 def test_a_figure_above_the_scale_keeps_the_scale() -> None:

@@ -11,7 +11,17 @@ from textual.color import Color
 from widget_data import HostApp, painted, run_steps, strips_of, words_of
 
 from specdec_tui.decoding.figures import RunFigures, prediction
-from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus, PrefillDone, RunEnded, Step
+from specdec_tui.decoding.records import (
+    EndReason,
+    Lossless,
+    LosslessStatus,
+    PrefillDone,
+    RoundVerified,
+    RunEnded,
+    Status,
+    Step,
+    Token,
+)
 from specdec_tui.tui.app.themes import TOKEN_DEFAULTS
 from specdec_tui.tui.figures.comparison import COLUMNS, ComparisonTable, Row
 from specdec_tui.tui.figures.standing import standing
@@ -193,7 +203,9 @@ async def test_a_baseline_that_recomputes_or_is_of_another_time_is_said_below() 
     async with HostApp(table, columns="-one").run_test(size=(120, 12)) as pilot:
         table.show([("target", recomputing, None), ROWS[1]])
         await pilot.pause()
-        assert "target recomputes its whole text" in painted(table)[3]
+        assert "† target recomputes its whole text" in painted(table)[3]
+        assert table.cells("speculative")["speedup"].endswith("×†")
+        assert not any("★" in line for line in painted(table))
         table.show([ROWS[1]], ROWS[0][1], "target of 17:31")
         await pilot.pause()
         assert "speedups vs. target of 17:31" in painted(table)[2]
@@ -201,6 +213,21 @@ async def test_a_baseline_that_recomputes_or_is_of_another_time_is_said_below() 
         table.show(ROWS, ROWS[0][1])
         await pilot.pause()
         assert len([line for line in painted(table) if line]) == 5
+
+
+async def test_a_speedup_that_is_not_the_ratio_of_the_speeds_beside_it_is_marked_and_told() -> None:
+    table = ComparisonTable()
+    ahead = figures([*run_steps("speculative", TEXT[:60]), *slow_rounds(10)])
+    async with HostApp(table, columns="-one").run_test(size=(120, 12)) as pilot:
+        table.show([("target", figures(run_steps("target", TEXT[:60], gamma=0)), None), ("speculative", ahead, None)])
+        await pilot.pause()
+        assert table.cells("speculative")["speedup"].startswith("2.") and "×‡" in table.cells("speculative")["speedup"]
+        assert "‡ over the same text" in painted(table)[3]
+
+
+def slow_rounds(count: int) -> list[Step]:
+    one = RoundVerified(99, (), Token(2, Status.SAMPLED, 0), 0.0, 0.2, 0.0)
+    return [Step("speculative", one)] * count
 
 
 async def test_hostile_names_are_shown_as_they_are() -> None:

@@ -7,6 +7,7 @@ from widget_data import run_steps
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.tui.figures.scale import Scale, common_scale, round_number
+from specdec_tui.tui.figures.standing import standing
 
 TEXT = ["x"] * 90
 
@@ -28,6 +29,15 @@ def test_nothing_is_outside_the_scale_of_all_runs() -> None:
         for points in (3, 20, 500):
             assert all(x <= scale.seconds and y <= scale.peak for x, y in one.course.speeds(points))
     assert scale.speedup == 3
+
+
+def test_of_a_disturbed_run_the_scale_takes_what_is_shown_of_it() -> None:
+    """It once reached 4× for an interval of 1.0–1.7×: for the ratio that cannot be and that nobody sees."""
+    target, run_ = run("target", round_seconds=0.2), run("lookup", alpha=0.2, round_seconds=0.04)
+    found = standing(run_, target)
+    assert found is not None and found.is_disturbed and found.high is not None
+    assert found.ratio > 3 and found.high < 2
+    assert common_scale([target, run_], target).speedup == 2
 
 
 def test_runs_that_have_not_begun_leave_it_empty() -> None:

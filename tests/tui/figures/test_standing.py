@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from widget_data import run_steps
 
@@ -99,6 +101,35 @@ def test_a_baseline_of_another_time_makes_nothing_green() -> None:
     baseline.is_of_another_time = True
     found = standing(run, baseline)
     assert found is not None and found.ratio > 1.005 and found.verdict is Verdict.OPEN
+
+
+def test_a_baseline_that_recomputes_makes_nothing_green_and_is_marked() -> None:
+    baseline, run = RunFigures(), RunFigures()
+    for step in run_steps("target", TEXT, gamma=0):
+        baseline.add(replace(step.record, recomputes=True) if isinstance(step.record, PrefillDone) else step.record)
+    for step in run_steps("speculative", TEXT, alpha=0.9):
+        run.add(step.record)
+    found = standing(run, baseline)
+    assert found is not None and found.ratio > 1.005 and found.verdict is Verdict.OPEN
+    assert found.marked == f"{found.ratio:.2f}×†" and found.remarks == "† target recomputes"
+
+
+def test_where_tokens_a_second_do_not_give_the_speedup_it_is_said_over_what_it_is() -> None:
+    """A race: 68.2 beside 39.9 tok/s and 1.97×, over the text both had; passes had become slower since."""
+    target = run_of("target", 40, 0.02)
+    run = run_of("lookup", 27, 0.02, accepted=1, drafts=1)
+    assert (found := standing(run, target)) is not None and found.marks == ""
+    for index in range(27, 47):
+        run.add(RoundVerified(index, (), Token(2, Status.SAMPLED, 0), 0.0, 0.03, 0.0))
+    found = standing(run, target)
+    rates = [one.decode_tokens_per_second or 0 for one in (run, target)]
+    assert found is not None and abs(rates[0] / rates[1] / found.ratio - 1) > 0.05
+    assert found.marked.endswith("×‡") and found.remarks == "‡ over the same text"
+
+
+def test_a_disturbed_interval_is_marked_only_where_it_hides_what_the_speeds_say() -> None:
+    found = standing(run_of("lookup", 80, 0.058, drafts=1), run_of("target", 80, 0.172))
+    assert found is not None and found.is_disturbed and found.marks == ""
 
 
 def test_an_interval_ends_where_the_tokens_of_a_round_do() -> None:

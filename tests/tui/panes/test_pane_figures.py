@@ -10,7 +10,17 @@ from test_pane import PIECES, figure_text, status
 from widget_data import HostApp, run_steps
 
 from specdec_tui.decoding.figures import RunFigures, prediction, remainder, tokens_expected
-from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus, PrefillDone, RunEnded
+from specdec_tui.decoding.records import (
+    EndReason,
+    Lossless,
+    LosslessStatus,
+    PrefillDone,
+    RoundVerified,
+    RunEnded,
+    Status,
+    Step,
+    Token,
+)
 from specdec_tui.tui.figures.standing import standing
 from specdec_tui.tui.panes.pane import StrategyPane
 
@@ -99,19 +109,69 @@ async def test_wherever_a_disturbed_clock_is_told_its_reason_is_too(width: int, 
 
 @pytest.mark.parametrize("width", [58, 100])
 async def test_what_flatters_a_speedup_is_said_beside_it(width: int) -> None:
-    recomputing = RunFigures()
-    for step in run_steps("target", PIECES, gamma=0):
-        record = step.record
-        recomputing.add(replace(record, recomputes=True) if isinstance(record, PrefillDone) else record)
+    recomputing = recomputing_target()
     pane = StrategyPane(3, "speculative")
     async with HostApp(pane, columns="-one").run_test(size=(width, 20)) as pilot:
         pane.feed(run_steps("speculative", PIECES))
         pane.set_baseline(recomputing)
         await pilot.pause()
-        assert "2.15× (target recomputes)" in figure_text(pane)
+        assert "2.15× († target recomputes)" in figure_text(pane)
         pane.set_baseline(run_of("target", gamma=0), "target of 17:31")
         await pilot.pause()
         assert "2.15× vs. target of 17:31" in figure_text(pane)
+
+
+@pytest.mark.parametrize("view", ["text", "charts"])
+@pytest.mark.parametrize(("width", "height"), [(44, 20), (58, 20), (76, 30), (120, 40), (58, 4)])
+async def test_marks_of_a_speedup_are_told_in_words_in_every_view(width: int, height: int, view: str) -> None:
+    pane = StrategyPane(3, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(width, height)) as pilot:
+        pane.view = view
+        pane.feed(run_steps("speculative", PIECES))
+        pane.set_baseline(recomputing_target(), "target of 17:31" if width > 58 else "")
+        await pilot.pause()
+        assert "† target recomputes" in figure_text(pane)
+        assert width <= 58 or "vs. target of 17:31" in figure_text(pane)
+        if view == "charts" and height > 4:
+            assert "2.15×†" in pane.charts_view.lines[1]
+
+
+async def test_the_baseline_says_itself_that_it_recomputes() -> None:
+    pane = StrategyPane(1, "target")
+    async with HostApp(pane, columns="-one").run_test(size=(58, 20)) as pilot:
+        for step in run_steps("target", PIECES, gamma=0):
+            record = step.record
+            pane.feed(
+                [replace(step, record=replace(record, recomputes=True)) if isinstance(record, PrefillDone) else step]
+            )
+        await pilot.pause()
+        for view in ("text", "charts"):
+            pane.view = view
+            await pilot.pause()
+            assert "baseline († recomputes)" in figure_text(pane)
+
+
+async def test_a_speedup_that_is_not_the_ratio_of_the_speeds_says_over_what_it_is() -> None:
+    behind = run_of("target", gamma=0)
+    late = RoundVerified(99, (), Token(2, Status.SAMPLED, 0), 0.0, 0.2, 0.0)
+    ahead = [*run_steps("speculative", PIECES, end=None), *[Step("speculative", late)] * 10]
+    pane = StrategyPane(3, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(100, 20)) as pilot:
+        pane.feed(ahead)
+        pane.set_baseline(behind)
+        await pilot.pause(1.0)
+        found = standing(pane.figures, behind)
+        own, other = pane.figures.decode_tokens_per_second, behind.decode_tokens_per_second
+        assert found is not None and own and other
+        assert abs(own / other / found.ratio - 1) > 0.05 and "‡ over the same text" in figure_text(pane)
+
+
+def recomputing_target() -> RunFigures:
+    found = RunFigures()
+    for step in run_steps("target", PIECES, gamma=0):
+        record = step.record
+        found.add(replace(record, recomputes=True) if isinstance(record, PrefillDone) else record)
+    return found
 
 
 @pytest.mark.parametrize("view", ["text", "charts"])

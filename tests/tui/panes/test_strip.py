@@ -1,0 +1,74 @@
+"""What the strip says of a pane is what the pane says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+from scripted_engine import ScriptedEngine
+from shell import make_app, ready
+from widget_data import painted, run_steps
+
+from specdec_tui.decoding.records import PrefillDone, Step
+from specdec_tui.tui.figures.words import GOOD
+from specdec_tui.tui.panes.pace import Pace
+from specdec_tui.tui.panes.strip import Tab, strip_line, tab_of
+
+PIECES = ["x"] * 120
+NAMES = ("target", "speculative")
+
+
+def side_by_side(recomputes: bool = False) -> list[Step]:
+    """The rounds of both in turn, as they come while they run."""
+    runs = run_steps("target", PIECES, gamma=0), run_steps("speculative", PIECES, alpha=0.9)
+    steps = [step for pair in zip(*runs, strict=False) for step in pair]
+    steps += [step for run in runs for step in run if step not in steps]
+    if not recomputes:
+        return steps
+    return [
+        replace(step, record=replace(step.record, recomputes=True)) if isinstance(step.record, PrefillDone) else step
+        for step in steps
+    ]
+
+
+async def test_tab_and_pane_tell_of_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tab once said 1.04× beside a pane's 0.88×, too short: it was drawn at another time."""
+    app = make_app(ScriptedEngine())
+    async with app.run_test(size=(72, 24)) as pilot:
+        await ready(pilot)
+        app.grid.begin(NAMES, len(PIECES))
+        pane, steps = app.grid.panes["speculative"], side_by_side()
+        for begin, end, is_time in ((0, 8, True), (8, 30, False), (30, 60, True), (60, 90, False), (90, 999, True)):
+            monkeypatch.setattr(Pace, "is_time", is_time)
+            monkeypatch.setattr(app.grid, "_scaled", -1e9)  # as often as it may be
+            app.grid.deliver(steps[begin:end])
+            strip = str(app.grid.strip.render())
+            told = re.search(r"(\S+×)\S*( too short)?", str(pane._figure_line.render()))
+            assert told is not None
+            assert f"3 speculative {'short' if told[2] else told[1]}" in strip
+            rate = re.match(r"[\d.]+", str(app.grid.panes["target"]._figure_line.render()))
+            assert rate is not None and f"1 target {float(rate[0]):.0f}/s" in strip
+
+
+async def test_of_a_baseline_that_recomputes_no_tab_is_green_and_the_mark_is_told() -> None:
+    app = make_app(ScriptedEngine())
+    async with app.run_test(size=(72, 24)) as pilot:
+        await ready(pilot)
+        for recomputes in (False, True):
+            app.grid.begin(NAMES, len(PIECES))
+            app.grid.deliver(side_by_side(recomputes))
+            await pilot.pause()
+            tab = tab_of(app.grid.panes["speculative"])
+            assert (tab.style == GOOD, tab.word.endswith("×\N{DAGGER}")) == (not recomputes, recomputes)
+            assert ("\N{DAGGER} target recomputes" in painted(app.grid.strip)[0]) == recomputes
+
+
+@pytest.mark.parametrize("width", [10, 30, 44, 60, 120])
+def test_what_marks_mean_stands_behind_the_tabs_where_there_is_room(width: int) -> None:
+    remarks = "† target recomputes, ‡ over the same text"
+    tabs = [Tab(1, "target", "40/s", ""), Tab(3, "speculative", "1.97×†‡", "", remarks)]
+    line, spans = strip_line(tabs, "speculative", width)
+    assert cell_len(line.plain) <= max(width, 3 * len(tabs))
+    assert (remarks in line.plain) == (width >= 120) and spans[-1][1] <= max(width, 3 * len(tabs))
