@@ -126,6 +126,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.register_theme(theme)
         self.theme = self.settings.theme
         self.table.display = False
+        self.screen_change_signal.subscribe(self, lambda _: self.front.show_keys())  # a dialog opens or closes
         if self._replay is None:
             self.prompt_box.focus()
             self.front.load(self.choice)
@@ -356,8 +357,12 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def action_toggle_table(self) -> None:
         if not self.stage.toggle_table():
-            holds = lambda: self.runs.running or not self.grid.results  # noqa: E731
-            self.say("The table compares strategies after a run", holds=holds)
+            waits = "The table compares strategies after a run"
+            self.say(waits, holds=lambda: self.runs.running or not self.grid.results)
+        elif told := self.stage.table_yields:
+            self.say(told, holds=lambda: self.stage.table_yields == told)
+        else:
+            self.front.show_clock()
 
     def action_toggle_side_bar(self) -> None:
         if self.side_bar is None:

@@ -77,6 +77,8 @@ class Front:
 
     @property
     def _place(self) -> Place:
+        if self.dialog_is_open:
+            return "dialog"
         at_work = self._app.runs.running or bool(self._app.runs.waiting)
         if self._app.prompt_box.has_focus:
             return "prompt at work" if at_work else "prompt"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from textual.timer import Timer
+from textual.widget import Widget
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import Event, Finished, RunEnded, Step
@@ -13,6 +14,7 @@ from specdec_tui.traces.format import Trace
 from specdec_tui.tui.figures.chart_layout import LEAST_PANE_ROWS
 from specdec_tui.tui.figures.comparison import ComparisonTable, Row
 from specdec_tui.tui.figures.standing import standing
+from specdec_tui.tui.panes import arrangement
 from specdec_tui.tui.panes.grid import PaneGrid
 
 LOW_FOR_TABLE, LOW_FOR_BOTH, LEAST_FOR_TABLE = 26, 16, 10
@@ -31,7 +33,7 @@ class Stage:
         self._at_work = at_work
         self._hidden: set[str] = set()
         self._elsewhere: tuple[RunFigures | None, str] = (None, "")
-        self._table_is_wanted = self._table_is_asked_for = False
+        self._table_is_wanted = self._table_is_asked_for = self._table_is_instead = False
         self._can_repeat = True
         self._turn, self._prompt = 0, ""
         self._filling: Timer | None = None
@@ -71,13 +73,15 @@ class Stage:
         """The table yields where charts would lose their pictures to it, and comes back when they are left.
 
         On a low screen it is there only when asked for: the strip above the panes has the speedups.
-        On a very low one it then stands in the place of the panes. Called whenever the room changes.
+        On a very low one it then stands in the place of the panes, and where it would leave too little of them
+        when asked for again. Called whenever the room changes.
         """
-        rows = self.grid.app.size.height
+        rows, crowds = self.grid.app.size.height, self._table_crowds
         low = rows < (LEAST_FOR_TABLE if self._table_is_asked_for else LOW_FOR_TABLE)
         has_room = self._table_is_asked_for or self._has_room_for_table()
-        self.table.display = self._table_is_wanted and not low and has_room
-        alone = self.table.display and rows < LOW_FOR_BOTH
+        yields = crowds and rows >= LOW_FOR_BOTH and not self._table_is_instead
+        self.table.display = self._table_is_wanted and not low and has_room and not yields
+        alone = self.table.display and (crowds or rows < LOW_FOR_BOTH)
         if alone and self.grid.focused is not None:
             self.grid.screen.set_focus(None)  # else it would go to the prompt, and the next key with it
         self.grid.display = not alone
@@ -87,6 +91,26 @@ class Stage:
         """A pane is wanted: a table in its place goes."""
         if not self.grid.display:
             self.table_is_open = False
+
+    @property
+    def _table_crowds(self) -> bool:
+        """Whether the table leaves less than a pane needs."""
+        body = self.grid.parent
+        if not isinstance(body, Widget) or not body.size.height:
+            return False
+        # In a new size the screen may not be laid out yet: what is around panes and table keeps its rows.
+        laid_out = max(child.region.bottom for child in body.screen.children)
+        around = laid_out - body.size.height - (self.table.size.height if self.table.display else 0)
+        return self.grid.app.size.height - around - self.table.height_wanted < arrangement.LEAST_PANE_ROWS
+
+    @property
+    def table_yields(self) -> str:
+        """Why a table that was asked for is not there."""
+        if not (self._table_is_wanted and self._table_is_asked_for) or self.table.display:
+            return ""
+        if self.grid.app.size.height < LEAST_FOR_TABLE:
+            return "No room for the table"
+        return "No room beside the pane: t again shows the table instead"
 
     def _has_room_for_table(self) -> bool:
         panes = self.grid.shown
@@ -102,7 +126,7 @@ class Stage:
         if not any(figures.rounds for _, figures, _ in self.rows) and not self.table.display:
             return False
         self._fill_table()
-        self._table_is_asked_for = not self.table.display
+        self._table_is_asked_for, self._table_is_instead = not self.table.display, bool(self.table_yields)
         self.table_is_open = not self.table.display
         return True
 
@@ -114,7 +138,7 @@ class Stage:
         self._turn, self._prompt = turn, prompt
         self._hidden, self._elsewhere = set(), (None, "")
         self.grid.begin(settings.strategies, settings.max_new_tokens, turn=turn, prompt=prompt)
-        self._table_is_asked_for = self.table_is_open = False
+        self._table_is_asked_for = self._table_is_instead = self.table_is_open = False
 
     def go_on(self, batch: Sequence[Event]) -> None:
         """Show what has happened in a run; its end opens the table."""

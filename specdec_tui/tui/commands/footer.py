@@ -20,7 +20,17 @@ from specdec_tui.settings import STRATEGIES
 from specdec_tui.tui.commands.table import COMMANDS, key_names
 
 Place = Literal[
-    "prompt", "prompt at work", "panes", "at work", "after a run", "trace", "race", "inspector", "search", "side bar"
+    "prompt",
+    "prompt at work",
+    "panes",
+    "at work",
+    "after a run",
+    "trace",
+    "race",
+    "inspector",
+    "search",
+    "side bar",
+    "dialog",
 ]
 """Where a person is, and what they can do there."""
 
@@ -153,6 +163,8 @@ FOOTERS: dict[Place, tuple[Entry, ...]] = {
         _MENU,
         _HELP_ANYWHERE,
     ),
+    # Its own keys stand on its frame.
+    "dialog": (_entry("Close", "step out"), _QUIT),
 }
 
 

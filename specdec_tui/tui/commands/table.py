@@ -95,6 +95,7 @@ def _toggles() -> tuple[Command, ...]:
             f"switch the strategy {name} on or off",
             f"toggle_strategy('{name}')",
             str(number),
+            also="baseline reference" if name == "target" else "",
         )
         for number, name in enumerate(STRATEGIES, 1)
     )
@@ -105,7 +106,13 @@ def _pane_goers() -> tuple[Command, ...]:
         Command("next pane", "go to the next pane", "next_pane(1)", "tab"),
         Command("previous pane", "go to the previous pane", "next_pane(-1)", "shift+tab"),
         *(
-            Command(f"go to {name}", f"go to the pane of {name}", f"go_to_pane('{name}')", f"alt+{number}")
+            Command(
+                f"go to {name}",
+                f"go to the pane of {name}",
+                f"go_to_pane('{name}')",
+                f"alt+{number}",
+                also="baseline reference" if name == "target" else "",
+            )
             for number, name in enumerate(STRATEGIES, 1)
         ),
     )
@@ -153,6 +160,8 @@ def _cursor_moves() -> tuple[Command, ...]:
     )
 
 
+_BIGGER = "zoom full fullscreen maximize bigger larger enlarge"
+
 # Nothing destructive may come first: `enter` on the freshly opened palette runs the first row.
 COMMANDS: tuple[Command, ...] = (
     Command("help", "keys, commands and settings", "help", "f1", ANYWHERE, also="keys shortcuts glossary"),
@@ -176,7 +185,7 @@ COMMANDS: tuple[Command, ...] = (
         argument="one of " + ", ".join(VIEWS),
         values=VIEWS,
         check=check_view,
-        also="plot chart",
+        also="plot chart graph speedups",
     ),
     Command(
         "refused drafts",
@@ -188,7 +197,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("inspect", "look into one token: chances, draw, alternatives", "inspect", "i", also="why"),
     Command("find", "find text in the current pane", "find", "f,ctrl+f", also="search"),
     Command("copy", "copy the current pane's answer, or what is selected in it", "copy", "y"),
-    Command("table", "show or hide the comparison table", "toggle_table", "t", also="compare results"),
+    Command(
+        "table",
+        "show or hide the comparison table",
+        "toggle_table",
+        "t",
+        also="compare results figures numbers speedup speedups baseline fastest winner statistics stats metrics",
+    ),
     Command("more drafts", "one more draft token per round", "change_gamma(1)", "plus,equals_sign"),
     Command("fewer drafts", "one draft token less per round", "change_gamma(-1)", "minus"),
     Command(
@@ -217,7 +232,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("models", "choose and load a pair of models", "models", "m", also="pair open"),
     Command("settings", "show or hide the side bar", "toggle_side_bar", "s", also="options preferences config"),
-    Command("maximise", "one pane on the whole screen, and back", "toggle_maximise", "z", also="zoom full maximize"),
+    Command("maximise", "one pane on the whole screen, and back", "toggle_maximise", "z", also=_BIGGER),
     Command("commands", "set anything", "commands", "ctrl+p", ANYWHERE, in_palette=False),
     Command(
         "stop or quit",

@@ -55,6 +55,8 @@ class ComparisonTable(Static):
         self._entries: Sequence[Entry] = ()
         self._label = ""
         self._can_repeat = True
+        self.height_wanted = 0
+        """Rows of all it has to say."""
 
     @property
     def row_count(self) -> int:
@@ -85,7 +87,9 @@ class ComparisonTable(Static):
 
     def _fill(self) -> None:
         width = self.size.width or self.app.size.width
-        self.update(Content("\n").join(table_lines(self._entries, self._label, self._can_repeat, width)))
+        lines = table_lines(self._entries, self._label, self._can_repeat, width)
+        self.height_wanted = len(lines)
+        self.update(Content("\n").join(lines))
 
 
 def ranked(rows: Sequence[Row], baseline: RunFigures | None) -> list[Entry]:

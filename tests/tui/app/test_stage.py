@@ -6,6 +6,35 @@ import pytest
 from scripted_engine import ScriptedEngine
 from shell import ask, make_app, ready, until
 from textual.screen import Screen
+from widget_data import painted
+
+from specdec_tui.tui.panes.arrangement import LEAST_PANE_ROWS
+
+
+@pytest.mark.parametrize("size", [(60, 18), (100, 18), (80, 16), (60, 19)])
+async def test_a_table_that_would_leave_a_pane_a_line_of_text_yields_and_says_so(size: tuple[int, int]) -> None:
+    app = make_app(ScriptedEngine())
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        await ask(pilot, "why blue")
+        await until(pilot, lambda: app.recordings.trace is not None and not app.runs.running)
+        await pilot.press("escape")
+        before = app.grid.region
+        await pilot.press("t")
+        await pilot.pause()
+        assert not app.table.display and app.grid.region == before
+        assert "No room beside the pane: t again shows the table instead" in str(app.run_line.render())
+        await pilot.press("t")
+        await pilot.pause()
+        rows = " ".join(painted(app.table))
+        assert not app.grid.display and all(result.strategy in rows for result in app.grid.results)
+        assert "No room" not in str(app.run_line.render())
+        await pilot.press("t")
+        await until(pilot, lambda: app.grid.display and not app.table.display, "the pane")
+        await pilot.press("t")
+        await pilot.resize_terminal(size[0], 24)
+        await until(pilot, lambda: app.grid.display and app.table.display, "both")
+        assert app.grid.region.height >= LEAST_PANE_ROWS
 
 
 @pytest.mark.parametrize("size", [(120, 40), (200, 60)])

@@ -6,13 +6,18 @@ import pytest
 from rich.cells import cell_len
 from scripted_engine import ScriptedEngine
 from shell import ask, make_app, ready, until
+from textual.screen import Screen
 
 from specdec_tui.settings import Settings
 from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.app.recordings import Replay
 from specdec_tui.tui.commands.footer import FOOTERS, MOST_ENTRIES, Place, fitting
 from specdec_tui.tui.commands.palette import Palette
+from specdec_tui.tui.screens.earlier_prompts import EarlierPrompts
+from specdec_tui.tui.screens.export import ExportScreen
 from specdec_tui.tui.screens.help import HelpScreen
+from specdec_tui.tui.screens.history import HistoryScreen
+from specdec_tui.tui.screens.model_picker import ModelPicker
 
 
 def shown(app: SpecdecApp) -> str:
@@ -26,7 +31,7 @@ def test_at_80_columns_every_entry_is_whole_and_there_are_nine_at_most(place: Pl
     assert fitting(entries, 80)[0] == list(entries)
 
 
-@pytest.mark.parametrize("place", set(FOOTERS) - {"search"})
+@pytest.mark.parametrize("place", set(FOOTERS) - {"search", "dialog"})
 def test_what_does_not_fit_is_left_out_whole_and_menu_and_help_stay(place: Place) -> None:
     for width in range(18, 80):
         kept, gap = fitting(FOOTERS[place], width)
@@ -59,6 +64,36 @@ async def test_the_footer_follows_the_focus_and_what_goes_on() -> None:
         await until(pilot, lambda: ", Slower" in shown(app))
         await pilot.press("R", "s")
         await until(pilot, lambda: "esc Close" in shown(app) and "tab Next" in shown(app))
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("h", HelpScreen),
+        ("H", HistoryScreen),
+        ("m", ModelPicker),
+        ("e", ExportScreen),
+        ("ctrl+p", Palette),
+        ("ctrl+r", EarlierPrompts),
+    ],
+)
+@pytest.mark.parametrize("size", [(80, 24), (60, 18)])
+async def test_behind_a_dialog_no_keys_are_told_that_do_nothing_there(
+    key: str, kind: type[Screen[object]], size: tuple[int, int]
+) -> None:
+    """The keys of the panes stood there."""
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        await ask(pilot, "why")
+        await until(pilot, lambda: app.recordings.trace is not None)
+        if key != "ctrl+r":
+            await pilot.press("escape")
+        before = shown(app)
+        await pilot.press(key)
+        await until(pilot, lambda: isinstance(app.screen, kind) and shown(app) == "esc Close  ^q Quit", "the dialog's")
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.dialog_is_open and shown(app) == before, "as before")
 
 
 async def test_in_a_trace_without_models_the_footer_offers_to_load_some() -> None:
