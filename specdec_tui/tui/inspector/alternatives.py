@@ -58,12 +58,27 @@ class Place:
         p = {t.id: t.p for t in self.here if t.p is not None and not self.greedy}
         q = {t.id: t.q for t in self.here if t.q is not None and not self.greedy}
         certain = not seen.drafter_top and not self.greedy and 1.0 in q.values()
-        columns = [
-            Column(f"{raw}p", seen.target_top, p),
-            Column(f"{raw}q", tuple(q.items()) if certain else seen.drafter_top, q),
-            Column("residual", seen.residual_top, {}),
-        ]
+        target = Column(f"{raw}p", seen.target_top, p)
+        drafter = Column(f"{raw}q", tuple(q.items()) if certain else seen.drafter_top, q)
+        nothing = {} if self.greedy or not drafter.top else self._nothing_left(target, drafter)
+        columns = [target, drafter, Column("residual", seen.residual_top, nothing)]
         return [column for column in columns if column.top]
+
+    def _nothing_left(self, target: Column, drafter: Column) -> dict[int, float]:
+        """Of ids that the residual does not list: those whose share of it is exactly 0, for p is below q.
+
+        What p weighs is never more than 1. Alternatives are rounded alike, so the order of two is that of the
+        probabilities; of equal ones it is not known.
+        """
+        seen = self.token.insight
+        listed = dict(seen.residual_top if seen is not None else ())
+        ids = {*self.chosen, *(token for column in (target, drafter) for token, _ in column.top)} - set(listed)
+        found = {}
+        for token in ids:
+            (p, _), (q, is_q) = target.value(token), drafter.value(token)  # p or more than p
+            if p == 0 or (is_q and p < q):
+                found[token] = 0.0
+        return found
 
     @property
     def chosen(self) -> list[int]:

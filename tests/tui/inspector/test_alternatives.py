@@ -80,6 +80,21 @@ def test_where_fewer_than_ten_are_listed_the_others_have_no_chance() -> None:
     assert row("three").split()[-3] == "0" or " 0 " in row("three")
 
 
+def test_the_residual_of_what_p_gives_less_than_q_is_exactly_nothing() -> None:
+    """It said `<.004` of a rejected draft: the tenth's share, as of any token outside the ten."""
+    p = ((1, 0.4), (2, 0.05), (3, 0.03), (4, 0.02), *((n, 0.004) for n in range(20, 26)))
+    q = ((2, 0.2), (1, 0.1), (3, 0.03), (50, 0.02), *((n, 0.001) for n in range(20, 26)))
+    rest = tuple((n, 0.004) for n in range(20, 29))
+    seen = Insight(1.0, 1.0, p, q, ((1, 0.6), *rest))
+    drafted = replace(DRAFTED, insight=seen)
+    rows = {line[2:].split()[0]: line for line in lines(Place(drafted, (drafted, DRAWN), greedy=False)) if "#" in line}
+    rows |= {name: row(name, Place(drafted, (drafted, DRAWN), greedy=False)) for name in ("two", "three", "one")}
+    assert rows["two"].split()[-1] == "0" and "0.600" in rows["one"]
+    assert rows["#50"].split()[-1] == "0"  # p is at most .004, q is .020
+    assert rows["#4"].split()[-1] == "<.004"  # q may be less than that
+    assert rows["three"].split()[-1] == "<.004"  # equal as far as they are told
+
+
 def test_under_greedy_the_columns_are_raw_and_never_the_one_hot_figures() -> None:
     drafted = replace(DRAFTED, p=0.0, q=1.0, acceptance=0.0, draw=None, insight=replace(SEEN, residual_top=()))
     place = Place(drafted, (drafted, replace(DRAWN, p=1.0)), greedy=True)
