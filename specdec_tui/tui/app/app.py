@@ -17,13 +17,23 @@ from textual.notifications import SeverityLevel
 import specdec_tui
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.traces.baseline import Baseline
 from specdec_tui.tui.app.drawer import Drawer
 from specdec_tui.tui.app.front import Front
 from specdec_tui.tui.app.inspection import Inspection
 from specdec_tui.tui.app.notices import Holds, Notices, always
 from specdec_tui.tui.app.preferences import Preferences
 from specdec_tui.tui.app.racing import Racing
-from specdec_tui.tui.app.recordings import BaselineFound, Exported, NotKept, Recordings, Replay, SummedUp, TraceRead
+from specdec_tui.tui.app.recordings import (
+    BaselineFound,
+    BaselineKnown,
+    Exported,
+    NotKept,
+    Recordings,
+    Replay,
+    SummedUp,
+    TraceRead,
+)
 from specdec_tui.tui.app.run_line import RunLine
 from specdec_tui.tui.app.runs import Runs
 from specdec_tui.tui.app.stage import Stage
@@ -209,12 +219,19 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         if not self.is_running or message.trace is not self.recordings.trace:
             return
         self.recordings.trace = message.measured
-        if (baseline := message.baseline) is not None:
-            created = local_time(baseline.created)
-            today = created.startswith(date.today().isoformat())
-            self.stage.measure_against(baseline.figures, f"target of {created[11:] if today else created}")
+        if message.baseline is not None:
+            self._measure_against(message.baseline)
         else:
             self.front.show_missing_baseline()
+
+    def on_baseline_known(self, message: BaselineKnown) -> None:
+        if self.is_running and self.runs.running and message.run is self.runs.run:
+            self._measure_against(message.baseline)
+
+    def _measure_against(self, baseline: Baseline) -> None:
+        created = local_time(baseline.created)
+        today = created.startswith(date.today().isoformat())
+        self.stage.measure_against(baseline.figures, f"target of {created[11:] if today else created}")
 
     def on_prompt_box_submitted(self, message: PromptBox.Submitted) -> None:
         self.runs.submit(message.text, self.prompt_box.accept)

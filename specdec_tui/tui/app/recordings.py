@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,6 +86,14 @@ class BaselineFound(Message):
         self.trace, self.baseline, self.measured = trace, baseline, measured
 
 
+class BaselineKnown(Message):
+    """An earlier run of the target that a run at work, which has none, can be measured against."""
+
+    def __init__(self, run: Run, baseline: Baseline) -> None:
+        super().__init__()
+        self.run, self.baseline = run, baseline
+
+
 class RecordingScreen(Protocol):
     """What recordings ask of the screen."""
 
@@ -142,11 +151,39 @@ class Recordings:
         """The panes are for a new run. What comes back is called with its events, in the engine's thread."""
         self.trace, self.opened, self._journal = None, "", None
         self._begun = datetime.now(UTC)
-        if not run.settings.record:
-            return lambda event: None
-        journal = Journal(self.store, self._header_of(run, pair), run.settings.strategies, self._not_kept)
-        self._journal = journal
-        return journal.take
+        header = self._header_of(run, pair)
+        takes: list[Callable[[Event], object]] = []
+        if "target" not in run.settings.strategies:
+            takes.append(self._look_for_baseline(run, header))
+        if run.settings.record:
+            self._journal = Journal(self.store, header, run.settings.strategies, self._not_kept)
+            takes.append(self._journal.take)
+
+        def seen(event: Event) -> None:
+            for take in takes:
+                take(event)
+
+        return seen
+
+    def _look_for_baseline(self, run: Run, header: TraceHeader) -> Callable[[Event], None]:
+        """What looks for an earlier run of the target as soon as the prompt's length is told, before any clock runs."""
+        looked = False
+
+        def take(event: Event) -> None:
+            nonlocal looked
+            if looked or not isinstance(event, Step) or not isinstance(event.record, RunStarted):
+                return
+            looked = True
+            begun = {event.strategy: {"prompt_tokens": event.record.prompt_tokens}}
+            with suppress(Exception):  # nor does the run suffer from a folder of traces; its end looks again
+                if (baseline := self._last_baseline(replace(header, strategies=begun))) is not None:
+                    self._screen.post_message(BaselineKnown(run, baseline))
+
+        return take
+
+    def _last_baseline(self, header: TraceHeader) -> Baseline | None:
+        recent = [] if self._last_target is None else [self._last_target]
+        return last_baseline(header, recent, self.store)
 
     def _not_kept(self, problem: str) -> None:
         self._screen.post_message(NotKept(problem))
@@ -186,9 +223,8 @@ class Recordings:
 
     def _find_baseline(self, trace: Trace, whole: Trace, journal: Journal | None) -> None:
         """For what the panes show and its `whole`, which is then kept with what came of that."""
-        recent = [] if self._last_target is None else [self._last_target]
         try:
-            if (baseline := last_baseline(whole.header, recent, self.store)) is not None:
+            if (baseline := self._last_baseline(whole.header)) is not None:
                 whole = measured_against(whole, baseline)
             self._screen.post_message(BaselineFound(trace, baseline, whole))
         finally:

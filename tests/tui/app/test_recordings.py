@@ -367,6 +367,51 @@ async def test_without_a_target_speedups_are_against_its_last_comparable_run_and
         assert "no baseline" not in str(pane._figure_line.render())
 
 
+@pytest.mark.parametrize("view", ["text", "charts"])
+async def test_while_it_runs_a_run_without_a_target_is_measured_against_the_earlier_one_already(view: str) -> None:
+    """The charts said "no run of the target to compare with" until the run had ended, and never which it was."""
+    engine = ScriptedEngine()
+    app = make_app(engine, max_new_tokens=60, strategies=("target", "speculative"))
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        pane, target = app.grid.panes["speculative"], app.grid.panes["target"].figures
+        app.action_cycle_view(view)
+        await pilot.press("1")
+        engine.gated = True
+        await ask(pilot, "next")
+        engine.step(9)
+        await until(pilot, lambda: "vs. target of " in str(pane._figure_line.render()), "the earlier run")
+        assert app.runs.running and pane.figures.end is None
+        ratio = f"{speedup(target, pane.figures) or 0:.2f}×"
+        shown = lambda: " ".join([*pane.charts_view.lines, str(pane._figure_line.render())])  # noqa: E731
+        await until(pilot, lambda: ratio in shown(), "the speedup")
+        engine.gated = False
+        engine.step(1000)
+        await until(pilot, lambda: app.recordings.trace is not None and not app.runs.running, "its end")
+        await until(pilot, lambda: "vs. target of " in str(pane._figure_line.render()), "the earlier run")
+        ratio = f"{speedup(target, pane.figures) or 0:.2f}×"
+        await until(pilot, lambda: ratio in shown() and "no run of the target" not in shown(), "the speedup")
+
+
+async def test_a_run_that_is_not_comparable_is_measured_against_nothing_while_it_runs() -> None:
+    engine = ScriptedEngine()
+    app = make_app(engine, max_new_tokens=60, strategies=("target", "speculative"))
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        pane = app.grid.panes["speculative"]
+        await pilot.press("1")
+        app.preferences.change({"cache": False})
+        engine.gated = True
+        await ask(pilot, "next")
+        engine.step(9)
+        await until(pilot, lambda: pane.figures.rounds >= 9)
+        await pilot.pause(0.5)
+        assert pane._baseline is None and "×" not in str(pane._figure_line.render())
+        engine.gated = False
+        engine.step(1000)
+        await until(pilot, lambda: not app.runs.running)
+
+
 async def test_a_kept_run_without_a_target_is_measured_against_the_one_before_it() -> None:
     app = make_app(max_new_tokens=60)
     async with app.run_test(size=SIZE) as pilot:
