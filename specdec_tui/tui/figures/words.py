@@ -208,8 +208,10 @@ def figure_lines(
     rows += is_disturbed and rows < 2 and can_grow
     reason = _LEAST_REASON + 2 if is_disturbed and rows < 2 else 0
     speed = speed_groups(figures, baseline, found, is_target, label)
+    told: list[list[Part]] = []  # what bare marks mean
     if _cells(fit_groups(speed[:2], 2**15)) > width - reason:
         speed = speed_groups(figures, baseline, found, is_target, label, in_words=False)
+        told = [] if beside_gauges else _caveats(found, "")
     # What is predicted comes from the same clocks.
     cost = [] if is_target or is_disturbed else cost_groups(figures, baseline, width if has_room else 0)
     caveats = _caveats(found, label) if beside_gauges else []
@@ -219,15 +221,15 @@ def figure_lines(
     if found is not None and is_disturbed:
         # Groups before the reason: the speed, and that it is disturbed; gauges have said that.
         said = 0 if rows > 1 else len(caveats) if beside_gauges else 2
-        room = width - _cells(fit_groups(speed[:said], width)) - 2 * bool(said)
+        room = width - _cells(fit_groups(speed[:said] or told, width)) - 2 * bool(speed[:said] or told)
         key = [[("r repeats", "$text-accent")]] if can_repeat and figures.end is not None else []
         cost = [[(shortened(found.reason, room), QUIET)], *key] if room >= _LEAST_REASON else key
         if rows < 2:
-            speed, cost = [*speed[:said], *cost, *speed[said:]], []
+            speed, cost, told = [*speed[:said], *cost, *speed[said:]], [], []
     if rows < 2:
-        return Content.assemble(*_with_bars(fit_groups(speed + cost, width), figures, width))
+        return Content.assemble(*_with_bars(fit_groups(speed[:2] + told + speed[2:] + cost, width), figures, width))
     first = _with_bars(fit_groups(speed, width), figures, width)
-    return Content("\n").join([Content.assemble(*first), Content.assemble(*fit_groups(cost, width))])
+    return Content("\n").join([Content.assemble(*first), Content.assemble(*fit_groups(told + cost, width))])
 
 
 def _caveats(found: Standing | None, label: str) -> list[list[Part]]:

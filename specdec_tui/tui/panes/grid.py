@@ -25,7 +25,7 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.settings import STRATEGIES
 from specdec_tui.tui.figures.scale import Scale, common_scale
-from specdec_tui.tui.figures.standing import Standing, Verdict, standing
+from specdec_tui.tui.figures.standing import Verdict
 from specdec_tui.tui.panes.arrangement import PaneLayout, one_at_a_time
 from specdec_tui.tui.panes.pane import PLAIN_STRATEGIES, StrategyPane
 from specdec_tui.tui.panes.strip import PaneStrip, tab_of
@@ -105,15 +105,12 @@ class PaneGrid(VerticalScroll, can_focus=False):
         drafting = [pane for pane in shown if pane.strategy not in PLAIN_STRATEGIES] or shown
         if any(pane.has_class("-running") for pane in shown):
             return drafting[0]
-        ended = [(against, pane) for pane in drafting if (against := self._standing(pane)) is not None]
+        ended = [(against, pane) for pane in drafting if (against := pane.told[0]) is not None]
         faster = [(against.ratio, pane) for against, pane in ended if against.verdict is Verdict.FASTER]
         best, front = max(faster, key=lambda one: one[0], default=(1.0, drafting[0]))
         # The drafter's own strategy stays in front of one that is hardly faster, or not even surely so.
         own = [against for against, pane in ended if pane is drafting[0] and not against.is_disturbed]
         return drafting[0] if own and own[0].ratio >= best else front
-
-    def _standing(self, pane: StrategyPane) -> Standing | None:
-        return None if pane.strategy == "target" else standing(pane.figures, self.baseline[0])
 
     def show_loading(self, stage: str) -> None:
         """At what a load of models is; empty when there is none."""

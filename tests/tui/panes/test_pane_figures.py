@@ -136,6 +136,18 @@ async def test_marks_of_a_speedup_are_told_in_words_in_every_view(width: int, he
             assert "2.15×†" in pane.charts_view.lines[1]
 
 
+async def test_where_a_speedup_has_room_for_bare_marks_only_the_row_below_tells_them() -> None:
+    pane = StrategyPane(3, "speculative")
+    late = RoundVerified(99, (), Token(2, Status.SAMPLED, 0), 0.0, 0.2, 0.0)
+    async with HostApp(pane, columns="-one").run_test(size=(80, 20)) as pilot:
+        pane.feed([*run_steps("speculative", PIECES, end=None), *[Step("speculative", late)] * 10])
+        pane.set_baseline(recomputing_target(), "target of 17:31")
+        await pilot.pause(1.0)
+        first, second = figure_text(pane).split("\n")
+        assert "×†‡ vs. target of 17:31" in first
+        assert second.startswith("† target recomputes, ‡ over the same text  predicted")
+
+
 async def test_the_baseline_says_itself_that_it_recomputes() -> None:
     pane = StrategyPane(1, "target")
     async with HostApp(pane, columns="-one").run_test(size=(58, 20)) as pilot:
