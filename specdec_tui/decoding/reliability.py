@@ -66,7 +66,7 @@ def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | N
     clock = _compare([(part.seconds, due) for part, due in zip(parts, _due(parts), strict=True)])
     plain = wide = most = None
     if run.strategy != "drafter":  # passes of another model tell nothing of the target's
-        most = _most(run, parts)
+        most = _most(run, baseline, parts)
         plain = _compare_passes([(part.plain, part.step) for part in parts])
         wide = _compare_passes([(part.wide, part.step) for part in parts])
     reason = _disagreement(ratio, most, plain, wide, clock)
@@ -139,15 +139,19 @@ def _parts(run: RunFigures, baseline: RunFigures) -> list[_Part]:
     return found
 
 
-def _most(run: RunFigures, parts: Sequence[_Part]) -> float:
+def _most(run: RunFigures, baseline: RunFigures, parts: Sequence[_Part]) -> float:
     """The speedup of rounds that cost no more than one-token passes: the tokens of a round.
 
+    Of the rounds that `speedup` compares: those in the text of both, or all where that is less than half.
     Where passes grow with the text, many tokens a round at its end are worth more than at its beginning:
     there, the speedup of rounds that cost no more than a one-token pass at their place.
     """
     least = sum(rounds.count * part.step for part in parts for rounds in part.rounds.values())
     if not run.recomputes or least < LEAST_SECONDS:
-        return (run.course.end - run.course.begin) / run.rounds
+        course = run.course
+        rounds = course.rounds_within(baseline.course.end)
+        tokens = course.tokens_after(rounds) - course.begin
+        return tokens / rounds if 2 * tokens >= course.end - course.begin else (course.end - course.begin) / run.rounds
     return sum(part.target.seconds for part in parts) / least
 
 

@@ -145,6 +145,14 @@ def test_a_load_that_comes_and_goes_between_the_runs_is_disturbed(start: int) ->
     assert found.word == "disturbed" or abs(ratio / quiet_ratio - 1) < 0.1
 
 
+def test_a_run_ahead_of_target_is_held_against_the_rounds_that_both_have() -> None:
+    """As it was seen: many tokens a round as far as target has got, and few behind that place."""
+    rounds = [round_of(i, int(i < 27), 1, (0.0, 0.03, 0.0002)) for i in range(47)]
+    ratio = speedup(target(54, noise=0.0), run_of("lookup", rounds))
+    assert ratio is not None and ratio > 1.1 * (27 * 2 + 20) / 47, "more than the tokens of all its rounds allow"
+    assert judged(run_of("lookup", rounds), target(54, noise=0.0)).word == "steady"
+
+
 def test_a_load_that_hits_all_strategies_alike_leaves_the_ratio_steady() -> None:
     """As with interleaved rounds: what lies at the same place of the text ran at the same time."""
     run = drafting("lookup", slow=on_and_off(0), noise=0.15)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import date
 from pathlib import Path
-from time import monotonic
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -17,9 +15,9 @@ from textual.notifications import SeverityLevel
 import specdec_tui
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
-from specdec_tui.traces.baseline import Baseline
 from specdec_tui.tui.app.drawer import Drawer
 from specdec_tui.tui.app.front import Front
+from specdec_tui.tui.app.going_about import GoingAbout
 from specdec_tui.tui.app.inspection import Inspection
 from specdec_tui.tui.app.notices import Holds, Notices, always
 from specdec_tui.tui.app.preferences import Preferences
@@ -37,11 +35,12 @@ from specdec_tui.tui.app.recordings import (
 from specdec_tui.tui.app.run_line import RunLine
 from specdec_tui.tui.app.runs import Runs
 from specdec_tui.tui.app.stage import Stage
+from specdec_tui.tui.app.stopping import Stopping
 from specdec_tui.tui.app.texts import Texts
 from specdec_tui.tui.app.themes import TOKEN_DEFAULTS, themes_for
 from specdec_tui.tui.app.views import Views
 from specdec_tui.tui.commands.footer import Footer
-from specdec_tui.tui.commands.header import Header, local_time, one_row
+from specdec_tui.tui.commands.header import Header, one_row
 from specdec_tui.tui.commands.palette import Palette
 from specdec_tui.tui.commands.palette_rows import Act, Change, Row, rows_for
 from specdec_tui.tui.commands.table import ANYWHERE, APP, bindings
@@ -60,7 +59,6 @@ from specdec_tui.tui.terminal.terminal import suspend
 from specdec_tui.tui.tokens.cursor_pane import CursorPane
 from specdec_tui.tui.tokens.legend import Legend
 
-SECOND_PRESS_SECONDS = 3.0
 LONGEST_TIMER = 3600.0
 
 
@@ -105,10 +103,11 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.table = ComparisonTable()
         self.stage = Stage(self.grid, self.table, lambda: self.runs.running or self.racing.race is not None)
         self.racing = Racing(self.front, self.stage)
+        self.going_about = GoingAbout(self.front, self.stage, self.inspection, self.say)
+        self.stopping = Stopping(self.runs, self.say)
         self.views = Views(self.stage, self.say)
         self.drawer = Drawer()
         self._replay = replay
-        self._pressed_stop = -SECOND_PRESS_SECONDS
 
     # What is on the screen
 
@@ -220,18 +219,13 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             return
         self.recordings.trace = message.measured
         if message.baseline is not None:
-            self._measure_against(message.baseline)
+            self.stage.measure_against_earlier(message.baseline)
         else:
             self.front.show_missing_baseline()
 
     def on_baseline_known(self, message: BaselineKnown) -> None:
         if self.is_running and self.runs.running and message.run is self.runs.run:
-            self._measure_against(message.baseline)
-
-    def _measure_against(self, baseline: Baseline) -> None:
-        created = local_time(baseline.created)
-        today = created.startswith(date.today().isoformat())
-        self.stage.measure_against(baseline.figures, f"target of {created[11:] if today else created}")
+            self.stage.measure_against_earlier(message.baseline)
 
     def on_prompt_box_submitted(self, message: PromptBox.Submitted) -> None:
         self.runs.submit(message.text, self.prompt_box.accept)
@@ -254,7 +248,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.call_after_refresh(self.stage.give_room)
 
     def on_pane_strip_picked(self, message: PaneStrip.Picked) -> None:
-        self._go_to(self.grid.panes[message.strategy])
+        self.going_about.to(self.grid.panes[message.strategy])
 
     def on_side_bar_changed(self, message: SideBar.Changed) -> None:
         self.preferences.change(message.values)
@@ -345,23 +339,10 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.front.show_clock()
 
     def action_next_pane(self, by: int) -> None:
-        self._go_to(self.grid.neighbour(by))
+        self.going_about.next(by)
 
     def action_go_to_pane(self, name: str) -> None:
-        pane = self.grid.panes[name]
-        if pane.display:
-            self._go_to(pane)
-        else:
-            self.say(f"{name} is not shown: {pane.number} brings it", holds=lambda: not pane.display)
-
-    def _go_to(self, pane: StrategyPane) -> None:
-        maximised = self.screen.maximized is not None
-        self.front.minimise()
-        self.stage.make_way()
-        self.grid.go_to(pane.strategy)
-        self.inspection.move_to(pane)
-        if maximised:
-            self.screen.maximize(pane, container=False)
+        self.going_about.to_strategy(name)
 
     def action_cycle_view(self, view: str = "") -> None:
         self.views.cycle(view)
@@ -389,12 +370,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.drawer.close()
 
     def action_toggle_maximise(self) -> None:
-        if self.screen.maximized is not None:
-            self.front.minimise()
-        else:
-            pane = self.grid.current
-            pane.focus()
-            self.screen.maximize(pane, container=False)
+        self.going_about.toggle_maximise()
 
     def action_commands(self) -> None:
         def chosen(row: Row) -> None:
@@ -414,15 +390,8 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.push_screen(HelpScreen())
 
     def action_stop_or_quit(self) -> None:
-        """First press: stop the run and keep its text, take back a waiting prompt. Pressed again soon: quit."""
-        now = monotonic()
-        if now - self._pressed_stop < SECOND_PRESS_SECONDS:
+        if self.stopping.stop_or_quit():
             self.exit(0)
-            return
-        self._pressed_stop = now
-        said = self.runs.stop()
-        again = f"{said}; ctrl+c again quits" if said else "ctrl+c again quits"
-        self.say(again, timeout=SECOND_PRESS_SECONDS)
 
     def action_suspend(self) -> None:
         """To the shell; `fg` comes back."""
@@ -433,9 +402,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.say("The run stood still meanwhile: its times are those of a disturbed clock", "warning", timeout=10)
 
     def action_stop(self) -> None:
-        """The same as often as one likes."""
-        was_running = self.runs.running
-        self.say(self.runs.stop() or "No run to stop", holds=lambda: self.runs.running == was_running)
+        self.stopping.stop()
 
     async def action_quit(self) -> None:
         self.exit(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import date
 
 from textual.timer import Timer
 from textual.widget import Widget
@@ -10,7 +11,9 @@ from textual.widget import Widget
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import Event, Finished, RunEnded, Step
 from specdec_tui.settings import STRATEGIES, Settings
+from specdec_tui.traces.baseline import Baseline
 from specdec_tui.traces.format import Trace
+from specdec_tui.tui.commands.header import local_time
 from specdec_tui.tui.figures.chart_layout import LEAST_PANE_ROWS
 from specdec_tui.tui.figures.comparison import ComparisonTable, Row
 from specdec_tui.tui.figures.standing import standing
@@ -214,6 +217,12 @@ class Stage:
         self._elsewhere = baseline, label
         self.grid.measure_against(baseline, label)
         self._fill_table()
+
+    def measure_against_earlier(self, baseline: Baseline) -> None:
+        """The same of a kept run, which is named by its time of day, or its day where that was another."""
+        created = local_time(baseline.created)
+        today = created.startswith(date.today().isoformat())
+        self.measure_against(baseline.figures, f"target of {created[11:] if today else created}")
 
     @property
     def lacks_baseline(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import ClassVar
 
 from textual import events
@@ -48,6 +47,7 @@ from specdec_tui.tui.figures.words import (
 )
 from specdec_tui.tui.lines.line_view import LineView
 from specdec_tui.tui.panes.find_bar import FindBar
+from specdec_tui.tui.panes.note_box import NoteBox
 from specdec_tui.tui.panes.pace import Pace
 from specdec_tui.tui.tokens.cursor_pane import CursorPane
 from specdec_tui.tui.tokens.cursor_view import CursorView
@@ -60,7 +60,6 @@ from specdec_tui.tui.tokens.tree_view import TreeView
 # Numbers that change faster than this cannot be read, and painting them takes time from decoding.
 _FIGURES_SECONDS = 0.4
 _SHORT, _TALL = 5, 12
-_LONGEST_NOTE, _MOST_NOTES = 2000, 12
 
 
 class StrategyPane(CursorPane, can_focus=True):
@@ -106,7 +105,6 @@ class StrategyPane(CursorPane, can_focus=True):
         self._max_new_tokens = 0
         self._texts: list[str] = []
         self._answer = ""
-        self._notes: dict[str, str] = {}  # each once, and its style
         self._lines = Pace(self, _FIGURES_SECONDS, self._paint_lines)
         self._subtitle: list[Part] = []
         self._figure_line = Static(classes="figures", markup=False)
@@ -121,17 +119,16 @@ class StrategyPane(CursorPane, can_focus=True):
             "charts": self.charts_view,
         }
         self._welcome = Static(classes="welcome", markup=False)
-        self._note_box = Static(classes="notes", markup=False)
+        self._notes = NoteBox()
         self._status_line = Static(classes="status", markup=False)
         self.border_title = Content.styled(f"{number} {visible(strategy)}", "bold")
 
     def compose(self) -> ComposeResult:
         self._show_view()
-        self._note_box.display = bool(self._notes)
         yield self._figure_line
         yield self._welcome
         yield from self._views.values()
-        yield self._note_box
+        yield self._notes
         yield self._status_line
 
     def welcome(self, text: Content) -> None:
@@ -197,8 +194,7 @@ class StrategyPane(CursorPane, can_focus=True):
         self._max_new_tokens = max_new_tokens
         self._texts = []
         self._answer = ""
-        self._notes = {}
-        self._show_notes()
+        self._notes.empty()
         self.run_log.clear()
         self.token_view.transcript.begin(turn, prompt)
         for view in self.cursor_views:
@@ -211,7 +207,7 @@ class StrategyPane(CursorPane, can_focus=True):
     def feed(self, steps: Sequence[Step]) -> None:
         """Take a batch of steps of this strategy: one repaint, however many rounds it holds."""
         ended = False
-        settled, noted = self.run_log.settled, len(self._notes)
+        settled = self.run_log.settled
         if self.state is PaneState.IDLE:
             self.state = PaneState.WAITING
             self._show_view()
@@ -235,7 +231,7 @@ class StrategyPane(CursorPane, can_focus=True):
                 case Capturing():
                     self.state = PaneState.CAPTURING
                 case Notice():
-                    self._keep_note(record.message)
+                    self._notes.add(record.message)
                     if self.state is PaneState.CAPTURING:  # in vain
                         self.state = PaneState.PREFILL
                 case RunEnded():
@@ -245,8 +241,7 @@ class StrategyPane(CursorPane, can_focus=True):
                         self.run_log.rest = step.texts
                         self._texts += step.texts
                     self._end(record)
-        if len(self._notes) > noted:
-            self._show_notes()
+        self._notes.paint()
         for view in self.cursor_views:
             view.sync()
         self.log_changed(settled)
@@ -263,7 +258,7 @@ class StrategyPane(CursorPane, can_focus=True):
         if record.message:
             failed = record.reason.value == "error"
             self.set_class(failed, "-failed")
-            self._keep_note(record.message, BAD if failed else "")
+            self._notes.add(record.message, BAD if failed else "")
 
     def break_off(self) -> None:
         """No more of the run is known."""
@@ -321,26 +316,14 @@ class StrategyPane(CursorPane, can_focus=True):
 
     def note(self, text: str, style: str = "") -> None:
         """Say something under the text, in full."""
-        self._keep_note(text, style)
-        self._show_notes()
-
-    def _keep_note(self, text: str, style: str = "") -> None:
-        self._notes[visible(text[:_LONGEST_NOTE].strip())] = style
+        self._notes.add(text, style)
+        self._notes.paint()
 
     def inspect(self, place: Place | None = None) -> None:
         """Mark a token; where no view shows any, the rounds come first."""
         if self.cursor_view is None:
             self.view = "rounds"
         super().inspect(place)
-
-    @property
-    def cursor_row(self) -> int:
-        """The row of the screen that shows the marked token."""
-        view = self.cursor_view
-        if view is None or self.cursor is None or not (lines := view.lines_of(self.cursor)):
-            return self.region.y
-        shown = view.region
-        return max(shown.y, min(shown.bottom - 1, shown.y + lines[0] - view.scroll_offset.y))
 
     def validate_view(self, view: str) -> str:
         return view if view in VIEWS else VIEWS[0]
@@ -376,13 +359,6 @@ class StrategyPane(CursorPane, can_focus=True):
         self._lines.now()
         if self.has_focus_within:
             self.scroll_visible(animate=False)
-
-    def _show_notes(self) -> None:
-        self._note_box.display = bool(self._notes)
-        shown = [Content.styled(text, style) for text, style in islice(self._notes.items(), _MOST_NOTES)]
-        if (more := len(self._notes) - _MOST_NOTES) > 0:
-            shown += [Content(f"… and {more} more: exports hold them all")]
-        self._note_box.update(Content("\n").join(shown))
 
     def _paint_lines(self) -> None:
         width = max(1, self.size.width - 2)

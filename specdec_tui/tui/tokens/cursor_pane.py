@@ -44,6 +44,15 @@ class CursorPane(Vertical):
         return next((view for view in self.cursor_views if view.display), None)
 
     @property
+    def cursor_row(self) -> int:
+        """The row of the screen that shows the marked token."""
+        view = self.cursor_view
+        if view is None or self.cursor is None or not (lines := view.lines_of(self.cursor)):
+            return self.region.y
+        shown = view.region
+        return max(shown.y, min(shown.bottom - 1, shown.y + lines[0] - view.scroll_offset.y))
+
+    @property
     def _emitted_only(self) -> bool:
         view = self.cursor_view
         return view is None or view.emitted_only

@@ -170,7 +170,7 @@ async def test_there_is_no_table_while_a_run_has_nothing_to_compare() -> None:
 
 async def test_ctrl_c_long_after_the_first_one_does_not_quit(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("specdec_tui.tui.app.app.monotonic", lambda: now[0])
+    monkeypatch.setattr("specdec_tui.tui.app.stopping.monotonic", lambda: now[0])
     app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("ctrl+c")

@@ -354,9 +354,9 @@ async def test_a_run_with_more_notices_than_a_pane_has_room_for_shows_some_and_c
     async with HostApp(pane, columns="-one").run_test(size=(100, 20)):
         pane.begin(8)
         updates = []
-        update = pane._note_box.update
-        pane._note_box.update = lambda content: (updates.append(1), update(content))  # type: ignore[method-assign]
+        update = pane._notes.update
+        pane._notes.update = lambda content: (updates.append(1), update(content))  # type: ignore[method-assign]
         pane.feed([Step("target", Notice(f"notice {i % 40}")) for i in range(10_000)])
         assert len(updates) == 1  # one painting, however many
-        shown = str(pane._note_box.render())
+        shown = str(pane._notes.render())
         assert "notice 11" in shown and "notice 12" not in shown and "… and 28 more" in shown
