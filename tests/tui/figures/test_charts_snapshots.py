@@ -58,7 +58,7 @@ def settled(pane: StrategyPane) -> bool:
     [
         ((80, 30), "specdec-dark", "-one"),
         ((120, 40), "specdec-light", ""),
-        pytest.param((200, 60), "specdec-colour-blind", "", marks=pytest.mark.large),
+        ((200, 60), "specdec-colour-blind", ""),
     ],
     ids=["80x30", "120x40-light", "200x60-colour-blind"],
 )
