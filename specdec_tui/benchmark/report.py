@@ -9,7 +9,8 @@ from typing import Any
 from specdec_tui.backends.pair import PairInfo
 from specdec_tui.benchmark.run import Result
 from specdec_tui.benchmark.statistics import Spread, Summary
-from specdec_tui.decoding.figures import RECOMPUTES, cost_ratio, prediction, remainder, verify_ratio
+from specdec_tui.decoding.costs import costs
+from specdec_tui.decoding.figures import RECOMPUTES
 from specdec_tui.decoding.records import LosslessStatus
 from specdec_tui.doors.output import Sheet
 from specdec_tui.settings import Settings
@@ -47,14 +48,6 @@ def as_json(
     }
 
 
-_COMPARED = {
-    "cost_ratio": cost_ratio,
-    "verify_ratio": verify_ratio,
-    "predicted_speedup": prediction,
-    "remainder": remainder,
-}
-
-
 def _result(result: Result) -> dict[str, Any]:
     figures, lossless, told = result.figures, result.lossless, result.reliability
     return {
@@ -85,7 +78,7 @@ def _result(result: Result) -> dict[str, Any]:
         "verify_seconds": figures.verify_seconds,
         "other_seconds": figures.other_seconds,
         "speedup": result.speedup,
-        **{name: figure(figures, result.baseline) if result.baseline else None for name, figure in _COMPARED.items()},
+        **costs(figures, result.baseline).named(),
         "reliability": None if told is None else {"word": told.word, "reason": told.reason},
         "recomputes": figures.recomputes,
         "notices": result.notices,
@@ -204,8 +197,7 @@ def _speedup(summary: Summary) -> str:
 
 
 def _predicted(summary: Summary) -> str:
-    """From clocks that disagree nothing follows."""
-    if summary.predicted_speedup is None or _is_disturbed(summary):
+    if summary.predicted_speedup is None:
         return "–"
     return f"{summary.predicted_speedup:.2f}" + ("" if summary.remainder is None else f" ({summary.remainder:+.0%})")
 

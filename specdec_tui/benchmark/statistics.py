@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from specdec_tui.benchmark.run import Result
-from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, remainder, verify_ratio
+from specdec_tui.decoding.costs import NAMES, costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ def summarize(results: Sequence[Result]) -> list[Summary]:
     """A summary per strategy, in the order of first appearance.
 
     A speedup compares a run with the target's run of the same turn in the same repeat. Acceptance and
-    tokens per target call pool all tokens; cost ratio, verify ratio and prediction are medians over the runs,
-    over the undisturbed ones where there are any.
+    tokens per target call pool all tokens; cost ratio, verify ratio and prediction are medians over the
+    undisturbed runs, and left out where most are disturbed.
     """
     names = list(dict.fromkeys(r.strategy for r in results))
     return [_summary(name, [r for r in results if r.strategy == name]) for name in names]
@@ -64,26 +64,21 @@ def _summary(name: str, runs: Sequence[Result]) -> Summary:
     judged = sum(r.figures.judged for r in runs)
     calls = sum(r.figures.target_calls for r in runs)
     disturbed = [r for r in runs if r.is_disturbed]
-    trusted = [r for r in runs if not r.is_disturbed] or runs
+    verdict = _verdict(runs, disturbed)
+    own = [] if verdict is not None and verdict.word == "disturbed" else [costs(r.figures, r.baseline) for r in runs]
+    told = {figure: _median([getattr(found, figure) for found in own]) for figure in NAMES}
     return Summary(
         strategy=name,
         decode_tokens_per_second=_spread(runs, lambda r: r.figures.decode_tokens_per_second),
         speedup=_speedups(runs),
         acceptance_rate=sum(r.figures.accepted for r in runs) / judged if judged else None,
         tokens_per_target_call=sum(r.figures.new_tokens for r in runs) / calls if calls else None,
-        cost_ratio=_median(_compared(trusted, cost_ratio)),
-        verify_ratio=_median(_compared(trusted, verify_ratio)),
-        predicted_speedup=_median(_compared(trusted, prediction)),
-        remainder=_median(_compared(trusted, remainder)),
-        reliability=_verdict(runs, disturbed),
+        **told,
+        reliability=verdict,
         runs=len(runs),
         disturbed_runs=len(disturbed),
         recomputes=any(r.figures.recomputes for r in runs),
     )
-
-
-def _compared(runs: Iterable[Result], figure: Callable[[RunFigures, RunFigures], float | None]) -> list[float | None]:
-    return [figure(r.figures, r.baseline) for r in runs if r.baseline is not None]
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
+from specdec_tui.decoding.costs import without_disturbed
 from specdec_tui.decoding.records import PrefillDone, RoundVerified, RunEnded, RunStarted, Step, Token, tokens_of
 from specdec_tui.decoding.reliability import reliability
 from specdec_tui.doors.characters import json_text, visible
@@ -50,7 +51,7 @@ def as_json(trace: Trace) -> str:
     figures = summarise(trace.events)
     for name, own in figures.items():
         if trace.header.is_borrowed(name):
-            own.update({key: trace.header.strategies[name].get(key) for key in AGAINST})
+            own.update(without_disturbed({key: trace.header.strategies[name].get(key) for key in AGAINST}))
     strategies = [
         {
             "strategy": name,

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specdec_tui.decoding.figures import (
-    RECOMPUTES,
-    RunFigures,
-    cost_ratio,
-    prediction,
-    remainder,
-    speedup,
-    verify_ratio,
-)
+from specdec_tui.decoding.costs import Costs, costs
+from specdec_tui.decoding.figures import RECOMPUTES, RunFigures
 from specdec_tui.decoding.records import Checked, EndReason, Lossless, LosslessStatus, Step
-from specdec_tui.decoding.reliability import reliability
+from specdec_tui.decoding.standing import Verdict, standing
 from specdec_tui.glossary import FIGURES
 from specdec_tui.traces.export import steps_of
 from specdec_tui.traces.format import Trace
@@ -56,7 +49,8 @@ _DEFINITIONS = (
     "speedup: against the target alone, over the text that both have; where the clock was disturbed, between what its "
     "own plain rounds say and what was measured. clock: whether passes that must take the same did. "
     "predicted: what the acceptance at each place of a round and the time of its parts let one expect "
-    "(off by: measured / predicted − 1). "
+    "(off by: measured / predicted − 1). predicted, c and v come from the same clocks: where these were disturbed, "
+    "they are left out. "
     "wasted: drafts that were not kept. "
     + " ".join(f"{letter}: {meaning}." for letter, meaning in FIGURES.items())
     + " Rounds and tokens count from 1."
@@ -115,14 +109,9 @@ def _comparison(figures: Mapping[str, RunFigures], verdicts: Mapping[str, Lossle
         (
             name,
             _number(run.decode_tokens_per_second, ".1f"),
-            *_compared(run, None if name == "target" else target),
+            *_compared(run, name == "target", target),
             _outcome(name, run, verdicts.get(name)),
-            _predicted(run, target),
-            _number(run.acceptance_rate, ".2f"),
-            _number(run.tokens_per_target_call, ".2f"),
-            _number(run.wasted_rate, ".0%"),
-            _number(None if target is None else cost_ratio(run, target), ".2f"),
-            _number(None if target is None or name == "target" else verify_ratio(run, target), ".2f"),
+            *_costs(Costs() if name == "target" else costs(run, target), run),
             str(run.new_tokens),
             str(run.rounds),
             f"{run.prefill_seconds:.2f}",
@@ -132,27 +121,30 @@ def _comparison(figures: Mapping[str, RunFigures], verdicts: Mapping[str, Lossle
     return table(_HEAD, rows, class_="figures")
 
 
-def _compared(run: RunFigures, target: RunFigures | None) -> tuple[str, str]:
+def _compared(run: RunFigures, is_target: bool, target: RunFigures | None) -> tuple[str, str]:
     """A run's speedup, and whether its clock can be believed: if not, an interval in the place of a number."""
-    if target is None:
-        return "1.00×" if run.strategy == "target" else "–", ""
-    ratio, told = speedup(target, run), reliability(run, target)
-    words = _speedup(ratio)
-    if told is not None and told.is_disturbed and told.low is not None and told.high is not None:
-        words = f"{told.low:.2f}–{told.high:.2f}×"
-    return words + " †" * run.recomputes, "" if told is None else told.word
+    found = None if is_target else standing(run, target)
+    words = "1.00×" if is_target else "–" if found is None else found.text
+    slower = " slower" * (found is not None and found.verdict is Verdict.SLOWER)
+    return words + slower + " †" * run.recomputes, "" if found is None else found.word
 
 
-def _predicted(run: RunFigures, target: RunFigures | None) -> str:
-    told = reliability(run, target)
-    if target is None or (expected := prediction(run, target)) is None or (told is not None and told.is_disturbed):
-        return "–"  # of clocks that disagree nothing follows
-    return f"{expected:.2f}×" + ("" if (off := remainder(run, target)) is None else f" ({off:+.0%})")
+def _costs(found: Costs, run: RunFigures) -> tuple[str, ...]:
+    """What was to be expected of a run, what became of its drafts, and c and v."""
+    expected, off = found.predicted_speedup, found.remainder
+    return (
+        "–" if expected is None else f"{expected:.2f}×" + ("" if off is None else f" ({off:+.0%})"),
+        _number(run.acceptance_rate, ".2f"),
+        _number(run.tokens_per_target_call, ".2f"),
+        _number(run.wasted_rate, ".0%"),
+        _number(found.cost_ratio, ".2f"),
+        _number(found.verify_ratio, ".2f"),
+    )
 
 
 def _warnings(figures: Mapping[str, RunFigures]) -> list[str]:
     """What the figures of the table must not be read without."""
-    told = {name: reliability(run, figures.get("target")) for name, run in figures.items()}
+    told = {name: standing(run, figures.get("target")) for name, run in figures.items()}
     doubt = {"disturbed": "clock disturbed", "short": "too short"}
     lines = [f"{name}: {doubt[found.word]}: {found.reason}." for name, found in told.items() if found and found.reason]
     recomputing = [name for name, run in figures.items() if run.recomputes]
@@ -223,10 +215,6 @@ def _value(value: Any) -> str:
         case dict():
             return ", ".join(f"{key} {_value(part)}" for key, part in value.items())
     return str(value)
-
-
-def _speedup(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.2f}×{' slower' if ratio < 0.995 else ''}"
 
 
 def _number(value: float | None, form: str, unit: str = "") -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, remainder, speedup, verify_ratio
+from specdec_tui.decoding.costs import NAMES, costs
+from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.decoding.records import Checked, Event, Lossless, Step
 from specdec_tui.decoding.reliability import reliability
 from specdec_tui.traces.values import plain
@@ -13,10 +14,7 @@ from specdec_tui.traces.values import plain
 AGAINST = (
     "baseline_created",
     "speedup",
-    "cost_ratio",
-    "verify_ratio",
-    "predicted_speedup",
-    "remainder",
+    *NAMES,
     "reliability",
 )
 """Figures against a baseline."""
@@ -77,10 +75,7 @@ def _summary(run: RunFigures, baseline: RunFigures | None, verdict: Lossless | N
         "draft_seconds": run.draft_seconds,
         "verify_seconds": run.verify_seconds,
         "other_seconds": run.other_seconds,
-        "cost_ratio": None if baseline is None else cost_ratio(run, baseline),
-        "verify_ratio": None if baseline is None else verify_ratio(run, baseline),
-        "predicted_speedup": None if baseline is None else prediction(run, baseline),
-        "remainder": None if baseline is None else remainder(run, baseline),
+        **costs(run, baseline).named(),
         "reliability": told,
         "recomputes": run.recomputes,
         "lossless": verdict,

@@ -268,6 +268,19 @@ def test_a_disturbed_run_has_no_bare_ratio_in_the_table_and_says_why() -> None:
     assert (summary["reliability"], summary["runs"], summary["disturbed_runs"]) == (verdict, 1, 1)
 
 
+def test_what_a_disturbed_run_costs_is_withheld_from_table_and_json() -> None:
+    run = plain_run("lookup", 0.058)
+    kept = (Token(1, Status.ACCEPTED, 0),) * 4
+    run.figures.add(RoundVerified(40, kept, Token(0, Status.BONUS, 0), 0.01, 0.058, 0.0))
+    results = beside(run, 0.172)
+    summaries = summarize(results)
+    row = row_of(as_sheet(results, summaries, INFO), "lookup")
+    assert [row[name] for name in ("c", "v", "predicted (off by)")] == ["–"] * 3
+    report = as_json(results, summaries, INFO, TWO, {}, {})
+    for told in (report["results"][1], report["summary"][1]):
+        assert {told[name] for name in ("cost_ratio", "verify_ratio", "predicted_speedup", "remainder")} == {None}
+
+
 def test_one_disturbed_repeat_does_not_spoil_the_others_and_is_counted() -> None:
     results = [
         result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from specdec_tui.backends.pair import ModelInfo, PairInfo
@@ -114,3 +115,15 @@ def comparison(rounds: int = 40) -> Trace:
     for name in ("target", "speculative", "ngram"):
         events.append(Checked(name, Lossless(LosslessStatus.IDENTICAL)))
     return trace_of((*events, Finished()))
+
+
+def slower(trace: Trace, strategy: str, factor: float) -> Trace:
+    """The trace as if the machine had been slower while this strategy ran."""
+
+    def changed(event: Event) -> Event:
+        if not isinstance(event, Step) or event.strategy != strategy or not isinstance(event.record, RoundVerified):
+            return event
+        seconds = [factor * value for value in (event.record.draft_seconds, event.record.verify_seconds)]
+        return replace(event, record=replace(event.record, draft_seconds=seconds[0], verify_seconds=seconds[1]))
+
+    return Trace(trace.header, tuple(changed(event) for event in trace.events))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from recorded import PAIR, comparison, full_events, full_trace, trace_of
+from recorded import PAIR, comparison, full_events, full_trace, slower, trace_of
 
 from specdec_tui.decoding import records
 from specdec_tui.decoding.records import (
@@ -23,6 +23,7 @@ from specdec_tui.decoding.records import (
     Token,
 )
 from specdec_tui.settings import Settings
+from specdec_tui.traces.export import as_json
 from specdec_tui.traces.format import (
     Trace,
     TraceError,
@@ -128,6 +129,16 @@ def test_the_header_alone_says_whether_each_clock_could_be_believed() -> None:
     assert set(figures["reliability"]) == {"word", "reason", "low", "high"}
     assert figures["remainder"] == pytest.approx(0, abs=0.02) and figures["recomputes"] is False
     assert header.reliability("nobody") is None
+
+
+def test_the_header_tells_no_costs_that_come_from_a_disturbed_clock() -> None:
+    """The machine was three times as slow while the target ran: v was 0.34 and 3.00× predicted."""
+    slow = slower(comparison(), "target", 3)
+    figures = parse_header(next(trace_lines(trace_of(slow.events)))).strategies["speculative"]
+    assert figures["reliability"]["word"] == "disturbed" and figures["reliability"]["reason"]
+    (exported,) = (own for own in json.loads(as_json(slow))["strategies"] if own["strategy"] == "speculative")
+    for told in (figures, exported):
+        assert {told[name] for name in ("cost_ratio", "verify_ratio", "predicted_speedup", "remainder")} == {None}
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from textual.widget import Widget
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import Event, Finished, RunEnded, Step
+from specdec_tui.decoding.standing import standing
 from specdec_tui.settings import STRATEGIES, Settings
 from specdec_tui.traces.baseline import Baseline
 from specdec_tui.traces.format import Trace
 from specdec_tui.tui.commands.header import local_time
 from specdec_tui.tui.figures.chart_layout import LEAST_PANE_ROWS
 from specdec_tui.tui.figures.comparison import ComparisonTable, Row
-from specdec_tui.tui.figures.standing import standing
 from specdec_tui.tui.panes import arrangement
 from specdec_tui.tui.panes.grid import PaneGrid
 

@@ -8,8 +8,8 @@ from enum import StrEnum
 from rich.cells import cell_len
 
 from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.standing import RECOMPUTES, Verdict, standing
 from specdec_tui.tui.figures.scale import Scale, round_number
-from specdec_tui.tui.figures.standing import RECOMPUTES, Verdict, standing
 from specdec_tui.tui.figures.words import speed_text
 
 

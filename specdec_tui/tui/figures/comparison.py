@@ -10,10 +10,11 @@ from textual import events
 from textual.content import Content
 from textual.widgets import Static
 
-from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, verify_ratio
+from specdec_tui.decoding.costs import Costs, costs
+from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
+from specdec_tui.decoding.standing import RECOMPUTES, SAME_TEXT, Standing, Verdict, standing
 from specdec_tui.doors.characters import visible
-from specdec_tui.tui.figures.standing import RECOMPUTES, SAME_TEXT, Standing, Verdict, standing
 from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part, lossless_part, speed_text
 
 Row = tuple[str, RunFigures, Lossless | None]
@@ -33,6 +34,7 @@ class Entry:
     lossless: Lossless | None
     baseline: RunFigures | None
     standing: Standing | None
+    costs: Costs
     is_best: bool = False
 
 
@@ -102,8 +104,13 @@ def ranked(rows: Sequence[Row], baseline: RunFigures | None) -> list[Entry]:
     best = max(clear, key=lambda one: one.ratio, default=None)
     starred = best if best is not None and best.verdict is Verdict.FASTER else None
     return [
-        Entry(*row, baseline, one, one is not None and one is starred) for row, one in zip(rows, found, strict=True)
+        Entry(*row, baseline, one, _costs(*row[:2], baseline), one is not None and one is starred)
+        for row, one in zip(rows, found, strict=True)
     ]
+
+
+def _costs(strategy: str, figures: RunFigures, baseline: RunFigures | None) -> Costs:
+    return Costs() if strategy == "target" else costs(figures, baseline)
 
 
 def table_lines(entries: Sequence[Entry], label: str, can_repeat: bool, width: int) -> list[Content]:
@@ -230,17 +237,6 @@ def _speedup(entry: Entry) -> Part:
     return (f"{found.marked}, {found.verdict.value}", WARN)
 
 
-def _against(compute: Callable[[RunFigures, RunFigures], float | None], unit: str = "") -> Callable[[Entry], Part]:
-    def cell(entry: Entry) -> Part:
-        if entry.strategy == "target" or entry.baseline is None:
-            return _NOTHING
-        if entry.standing is not None and entry.standing.is_disturbed:  # they come from the same clocks
-            return _NOTHING
-        return _number(compute(entry.figures, entry.baseline), ".2f", unit)
-
-    return cell
-
-
 def _count(count: Callable[[RunFigures], int]) -> Callable[[Entry], Part]:
     return lambda entry: _number(count(entry.figures) if entry.figures.drafted else None, "d")
 
@@ -281,11 +277,11 @@ COLUMNS = (
     Column("strategy", 0, _name, is_number=False),
     Column("tok/s", 1, _rate),
     Column("speedup", 2, _speedup),
-    Column("predicted", 5, _against(prediction, "×")),
+    Column("predicted", 5, lambda entry: _number(entry.costs.predicted_speedup, ".2f", "×")),
     Column("α", 3, lambda entry: _number(entry.figures.acceptance_rate, ".2f")),
     Column("τ", 4, lambda entry: _number(entry.figures.tokens_per_target_call, ".2f")),
-    Column("c", 7, _against(cost_ratio)),
-    Column("v", 8, _against(verify_ratio)),
+    Column("c", 7, lambda entry: _number(entry.costs.cost_ratio, ".2f")),
+    Column("v", 8, lambda entry: _number(entry.costs.verify_ratio, ".2f")),
     Column("lossless", 6, lambda entry: _verdict(entry, is_short=True), is_number=False, more=_verdict),
     Column("drafted", 10, _count(lambda run: run.drafted)),
     Column("accepted", 11, _count(lambda run: run.accepted)),

@@ -8,7 +8,7 @@ from math import ceil, floor, log10
 
 from specdec_tui.decoding.course import LEAST_SECONDS
 from specdec_tui.decoding.figures import RunFigures
-from specdec_tui.tui.figures.standing import standing
+from specdec_tui.decoding.standing import standing
 
 _ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 

@@ -8,10 +8,11 @@ from enum import StrEnum
 from rich.cells import cell_len
 from textual.content import Content
 
-from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, remainder, tokens_expected, verify_ratio
+from specdec_tui.decoding.costs import costs
+from specdec_tui.decoding.figures import RunFigures, tokens_expected
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
+from specdec_tui.decoding.standing import RECOMPUTES, Standing, Verdict, standing
 from specdec_tui.doors.characters import visible
-from specdec_tui.tui.figures.standing import RECOMPUTES, Standing, Verdict, standing
 
 # (text, Textual style). Text is shown as it is, never read as markup.
 Part = tuple[str, str]
@@ -131,10 +132,9 @@ def cost_groups(figures: RunFigures, baseline: RunFigures | None, width: int) ->
 
     In a wide line with how it comes about: tokens expected of a round ÷ its cost in steps of the target.
     """
-    if baseline is None:
-        return []
+    found = costs(figures, baseline)
     groups: list[list[Part]] = []
-    if (predicted := prediction(figures, baseline)) is not None:
+    if (predicted := found.predicted_speedup) is not None:
         tokens = tokens_expected(figures)
         if width >= _WIDE_LINE and tokens is not None:
             steps = tokens / predicted
@@ -143,10 +143,10 @@ def cost_groups(figures: RunFigures, baseline: RunFigures | None, width: int) ->
             groups[0].append((" predicted", QUIET))
         else:
             groups.append([("predicted ", QUIET), (f"{predicted:.2f}×", "bold")])
-        if (off := remainder(figures, baseline)) is not None:
+        if (off := found.remainder) is not None:
             share = "±0 %" if abs(off) < 0.005 else f"{off * 100:+.0f} %".replace("-", "−")
             groups.append([("measured ", QUIET), (share, "bold")])
-    for name, value in (("c", cost_ratio(figures, baseline)), ("v", verify_ratio(figures, baseline))):
+    for name, value in (("c", found.cost_ratio), ("v", found.verify_ratio)):
         if value is not None:
             groups.append([(f"{name} ", QUIET), (f"{value:.2f}", "bold")])
     return groups

@@ -23,9 +23,9 @@ from specdec_tui.decoding.records import (
     Status,
     Step,
 )
+from specdec_tui.decoding.standing import Verdict
 from specdec_tui.settings import STRATEGIES
 from specdec_tui.tui.figures.scale import Scale, common_scale
-from specdec_tui.tui.figures.standing import Verdict
 from specdec_tui.tui.panes.arrangement import PaneLayout, one_at_a_time
 from specdec_tui.tui.panes.pane import PLAIN_STRATEGIES, StrategyPane
 from specdec_tui.tui.panes.strip import PaneStrip, tab_of

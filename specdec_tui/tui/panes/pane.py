@@ -30,11 +30,11 @@ from specdec_tui.decoding.records import (
     Step,
     tokens_of,
 )
+from specdec_tui.decoding.standing import Standing, standing
 from specdec_tui.doors.characters import visible
 from specdec_tui.tui.commands.table import INSPECT, VIEWS, bindings
 from specdec_tui.tui.figures.charts_view import ChartsView
 from specdec_tui.tui.figures.scale import Scale
-from specdec_tui.tui.figures.standing import Standing, standing
 from specdec_tui.tui.figures.words import (
     BAD,
     PLAIN_STRATEGIES,

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from specdec_tui.tui.figures.standing import Verdict
+from specdec_tui.decoding.standing import Verdict
 from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, PaneState
 from specdec_tui.tui.panes.pane import StrategyPane
 

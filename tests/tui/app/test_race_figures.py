@@ -12,8 +12,8 @@ from widget_data import run_steps
 
 from specdec_tui.decoding.course import RunCourse
 from specdec_tui.decoding.records import PrefillDone, RoundVerified, Step
+from specdec_tui.decoding.standing import standing
 from specdec_tui.tui.app.app import SpecdecApp
-from specdec_tui.tui.figures.standing import standing
 
 
 async def a_race(pilot: Pilot[int], app: SpecdecApp, clock: list[float]) -> None:

@@ -22,9 +22,9 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
+from specdec_tui.decoding.standing import standing
 from specdec_tui.tui.app.themes import TOKEN_DEFAULTS
 from specdec_tui.tui.figures.comparison import COLUMNS, ComparisonTable, Row
-from specdec_tui.tui.figures.standing import standing
 
 TEXT = words_of("a b c d e f g h i j k l m n o p q r s t u v w x y z" * 4)
 

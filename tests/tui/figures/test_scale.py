@@ -6,8 +6,8 @@ import pytest
 from widget_data import run_steps
 
 from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.standing import standing
 from specdec_tui.tui.figures.scale import Scale, common_scale, round_number
-from specdec_tui.tui.figures.standing import standing
 
 TEXT = ["x"] * 90
 

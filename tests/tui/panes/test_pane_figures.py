@@ -21,7 +21,7 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
-from specdec_tui.tui.figures.standing import standing
+from specdec_tui.decoding.standing import standing
 from specdec_tui.tui.panes.pane import StrategyPane
 
 

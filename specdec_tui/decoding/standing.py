@@ -1,4 +1,4 @@
-"""How a run stands against the target's own: one verdict, the same in panes, charts and table."""
+"""How a run stands against the target's own: one verdict, the same in panes, charts, tables, lists and reports."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ class Standing:
     @property
     def is_disturbed(self) -> bool:
         return self.verdict is Verdict.DISTURBED
+
+    @property
+    def word(self) -> str:
+        """Whether the clock can be believed, one of `reliability.WORDS`."""
+        return self.verdict.value if self.verdict in (Verdict.DISTURBED, Verdict.SHORT) else "steady"
 
     @property
     def range(self) -> tuple[float, float]:

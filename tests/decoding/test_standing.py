@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from widget_data import run_steps
 
 from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.decoding.records import EndReason, PrefillDone, RoundVerified, RunEnded, RunStarted, Status, Token
-from specdec_tui.tui.figures.standing import Verdict, interval_text, standing
-
-TEXT = ["x"] * 120
+from specdec_tui.decoding.standing import Verdict, interval_text, standing
 
 
 def run_of(strategy: str, rounds: int, step: float, *, accepted: int = 0, drafts: int = 0) -> RunFigures:
@@ -29,13 +24,12 @@ def run_of(strategy: str, rounds: int, step: float, *, accepted: int = 0, drafts
 TARGET = run_of("target", 80, 0.1)
 
 
+def faster_run() -> RunFigures:
+    return run_of("speculative", 60, 0.105, accepted=3, drafts=4)
+
+
 def test_a_run_that_is_faster_in_every_way_is_called_faster() -> None:
-    run = RunFigures()
-    for step in run_steps("speculative", TEXT, alpha=0.9):
-        run.add(step.record)
-    target = RunFigures()
-    for step in run_steps("target", TEXT, gamma=0):
-        target.add(step.record)
+    run, target = faster_run(), run_of("target", 200, 0.1)
     found = standing(run, target)
     assert found is not None and found.verdict is Verdict.FASTER
     assert found.text == f"{speedup(target, run):.2f}×"
@@ -83,32 +77,22 @@ def test_the_ends_of_an_interval_can_be_told_apart() -> None:
 
 
 def test_nothing_good_is_said_of_a_run_that_failed() -> None:
-    baseline, run = RunFigures(), RunFigures()
-    for step in run_steps("target", ["a"] * 60, gamma=0):
-        baseline.add(step.record)
-    for step in run_steps("speculative", ["a"] * 60, end=RunEnded(EndReason.ERROR, "out of memory")):
-        run.add(step.record)
+    baseline, run = run_of("target", 200, 0.1), faster_run()
+    run.add(RunEnded(EndReason.ERROR, "out of memory"))
     found = standing(run, baseline)
     assert found is not None and found.ratio > 1.005 and found.verdict is Verdict.OPEN
 
 
 def test_a_baseline_of_another_time_makes_nothing_green() -> None:
-    baseline, run = RunFigures(), RunFigures()
-    for step in run_steps("target", TEXT, gamma=0):
-        baseline.add(step.record)
-    for step in run_steps("speculative", TEXT, alpha=0.9):
-        run.add(step.record)
+    baseline, run = run_of("target", 200, 0.1), faster_run()
     baseline.is_of_another_time = True
     found = standing(run, baseline)
     assert found is not None and found.ratio > 1.005 and found.verdict is Verdict.OPEN
 
 
 def test_a_baseline_that_recomputes_makes_nothing_green_and_is_marked() -> None:
-    baseline, run = RunFigures(), RunFigures()
-    for step in run_steps("target", TEXT, gamma=0):
-        baseline.add(replace(step.record, recomputes=True) if isinstance(step.record, PrefillDone) else step.record)
-    for step in run_steps("speculative", TEXT, alpha=0.9):
-        run.add(step.record)
+    baseline, run = run_of("target", 200, 0.1), faster_run()
+    baseline.add(PrefillDone(Token(0, Status.SAMPLED, 0), 0.1, recomputes=True))
     found = standing(run, baseline)
     assert found is not None and found.ratio > 1.005 and found.verdict is Verdict.OPEN
     assert found.marked == f"{found.ratio:.2f}×†" and found.remarks == "† target recomputes"
