@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.decoding.records import EndReason
-from specdec_tui.decoding.reliability import reliability
+from specdec_tui.decoding.reliability import Reliability, reliability
 
 RECOMPUTES, SAME_TEXT = "†", "‡"
 """Marks beside a speedup: the baseline recomputes; it is not the ratio of the tokens per second told with it."""
@@ -58,8 +58,9 @@ class Standing:
 
     @property
     def text(self) -> str:
-        low, high = self.range
-        return interval_text(low, high) if self.is_disturbed and self.low is not None else f"{high:.2f}×"
+        if not self.is_disturbed:
+            return f"{self.ratio:.2f}×"
+        return "?" if self.low is None or self.high is None else interval_text(self.low, self.high)
 
     @property
     def marked(self) -> str:
@@ -78,22 +79,27 @@ def standing(run: RunFigures, baseline: RunFigures | None) -> Standing | None:
     told = reliability(run, baseline)
     if told is None:
         return None
-    verdict = Verdict.OPEN
-    if not told.is_steady:
-        verdict = Verdict(told.word)
-    elif ratio < 0.995:
-        verdict = Verdict.SLOWER
-    elif run.end is not None and run.end.reason is EndReason.ERROR:
-        verdict = Verdict.OPEN  # nothing good is said of a run that failed
-    elif baseline.is_of_another_time:
-        verdict = Verdict.OPEN  # nor of two clocks that never ran side by side
-    elif baseline.recomputes:
-        verdict = Verdict.OPEN  # nor where the baseline is slower than it has to be
-    elif run.strategy != "drafter" and (told.low or 0.0) > 1 and 1.005 < ratio <= (run.tokens_per_target_call or 0.0):
-        verdict = Verdict.FASTER  # the drafter alone writes another text
+    has_failed = run.end is not None and run.end.reason is EndReason.ERROR
+    doubts = has_failed, baseline.is_of_another_time, baseline.recomputes, run.strategy == "drafter"
+    verdict = verdict_of(told, ratio, run.tokens_per_target_call, not any(doubts))
     found = Standing(ratio, verdict, told.low, told.high, told.reason)
     marks = RECOMPUTES * baseline.recomputes + SAME_TEXT * _is_over_the_same_text(found, run, baseline)
     return replace(found, marks=marks)
+
+
+def verdict_of(told: Reliability, ratio: float, tokens_per_call: float | None, is_praiseworthy: bool) -> Verdict:
+    """What a clock and the tokens of a target pass let one say of a speedup.
+
+    Praise is not for a run that failed, nor where two clocks never ran side by side, nor where the baseline
+    is slower than it has to be, nor for the drafter alone, which writes another text.
+    """
+    if not told.is_steady:
+        return Verdict(told.word)
+    if ratio < 0.995:
+        return Verdict.SLOWER
+    if is_praiseworthy and (told.low or 0.0) > 1 and 1.005 < ratio <= (tokens_per_call or 0.0):
+        return Verdict.FASTER
+    return Verdict.OPEN
 
 
 def _is_over_the_same_text(found: Standing, run: RunFigures, baseline: RunFigures) -> bool:

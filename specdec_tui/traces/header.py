@@ -75,8 +75,9 @@ class TraceHeader:
     def run_settings(self) -> Settings:
         """The settings of the run; one that is not known or not valid here has its default."""
         known: dict[str, Any] = {}
+        names = {f.name for f in fields(Settings)}
         for name, value in self.settings.items():
-            if name in {f.name for f in fields(Settings)}:
+            if name in names:
                 try:
                     known[name] = parse_value(name, format_value(tuple(value) if isinstance(value, list) else value))
                 except (ValueError, TypeError):

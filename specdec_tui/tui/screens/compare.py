@@ -14,11 +14,12 @@ from textual.widgets import DataTable, Static
 
 from specdec_tui.settings import flag_of, format_value
 from specdec_tui.traces.format import TraceHeader
+from specdec_tui.traces.standings import words
 from specdec_tui.tui.commands.dialog import Dialog
 from specdec_tui.tui.commands.header import local_time, one_row
 from specdec_tui.tui.screens.history_rows import speed
 
-_COLUMNS = ("strategy", "run", "tok/s", "speedup", "α", "τ", "tokens", "lossless")
+_COLUMNS = ("strategy", "run", "tok/s", "speedup", "clock", "α", "τ", "tokens", "lossless")
 _LONGEST_PROMPT = 60
 
 
@@ -38,7 +39,7 @@ class CompareScreen(Dialog[None]):
             yield Static(Content("\n").join(legend(self._headers)), id="compare-runs")
             table: DataTable[Text] = DataTable(id="compare-table", cursor_type="none", cell_padding=1)
             table.add_columns(
-                *(Text(c, justify="left" if c in ("strategy", "lossless") else "right") for c in _COLUMNS)
+                *(Text(c, justify="left" if c in ("strategy", "clock", "lossless") else "right") for c in _COLUMNS)
             )
             table.add_rows(rows(self._headers))
             yield table
@@ -76,17 +77,18 @@ def rows(headers: Sequence[TraceHeader]) -> list[list[Text]]:
             if (figures := header.strategies.get(name)) is None:
                 continue
             measured = figures.get("decode_tokens_per_second")
-            speedup = ("1.00×" if measured else "–") if name == "target" else speed(figures)
+            speedup = ("1.00×" if measured else "–") if name == "target" else speed(header, name)
             cells = [
                 _number(measured, ".1f"),
                 Text(speedup, justify="right"),
+                Text(words(header).get(name, "")),
                 _number(figures.get("acceptance_rate"), ".2f"),
                 _number(figures.get("tokens_per_target_call"), ".2f"),
                 _number(figures.get("new_tokens"), "d"),
             ]
             verdict = figures.get("lossless") or {}
-            words = Text(one_row(str(verdict.get("status", "not checked")).replace("_", " ")))
-            found.append([Text(one_row(name)), Text(letter(index), justify="right"), *cells, words])
+            lossless = Text(one_row(str(verdict.get("status", "not checked")).replace("_", " ")))
+            found.append([Text(one_row(name)), Text(letter(index), justify="right"), *cells, lossless])
     return found
 
 

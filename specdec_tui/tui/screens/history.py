@@ -21,7 +21,7 @@ from specdec_tui.traces.store import Entry, TraceStore
 from specdec_tui.tui.commands.dialog import Dialog
 from specdec_tui.tui.commands.header import one_row, size
 from specdec_tui.tui.screens.compare import CompareScreen
-from specdec_tui.tui.screens.history_rows import matching, table
+from specdec_tui.tui.screens.history_rows import figures_line, matching, table
 
 _LONGEST_PROMPT = 2000  # of characters under the list
 
@@ -73,6 +73,7 @@ class HistoryScreen(Dialog[Chosen]):
             yield Static("", id="history-heading", markup=False)
             yield OptionList(id="history-list", markup=False)
             yield Input(placeholder="any words: a prompt, a model, γ 4, disturbed", id="history-filter", compact=True)
+            yield Static("", id="history-figures", markup=False)
             yield Static("", id="history-prompt", markup=False)
             yield Static("reading…", id="history-note", markup=False)
 
@@ -119,8 +120,9 @@ class HistoryScreen(Dialog[Chosen]):
         self._say(f"{found}{len(self._entries)} kept, {size(total)}, in {self._store.folder}{marked}")
 
     def _preview(self) -> None:
-        """The whole prompt under the cursor."""
+        """The figures of all strategies of the run under the cursor, and its whole prompt."""
         header = self._current.header if self._current is not None else None
+        self.query_one("#history-figures", Static).update("" if header is None else figures_line(header))
         self.query_one("#history-prompt", Static).update(
             "" if header is None else one_row(header.prompt[:_LONGEST_PROMPT])
         )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
+from specdec_tui.decoding.records import EndReason
+from specdec_tui.decoding.standing import Verdict
 from specdec_tui.traces.format import TraceHeader
+from specdec_tui.traces.standings import best_of, standings, words
 from specdec_tui.traces.store import Entry
 from specdec_tui.tui.commands.header import local_time, one_row
+from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part
 
 _LEAST_PROMPT, _LEAST_SHORT = 20, 7
 _GAP = "  "
@@ -28,58 +32,57 @@ class Column:
     is_number: bool = True
 
 
-def told_of(header: TraceHeader) -> tuple[str, dict[str, Any]]:
-    """The strategy whose figures stand for a run: the fastest beside target and drafter, else the first there is.
-
-    One that is faster beyond doubt goes before one whose clock was steady, and that before a disturbed one.
-    """
-    others = {n: figures for n, figures in header.strategies.items() if n not in ("target", "drafter")}
-    rated = [
-        (_is_faster(figures), _word(figures) != "disturbed", figures["speedup"], name)
-        for name, figures in others.items()
-        if figures.get("speedup")
-    ]
-    name = max(rated)[3] if rated else next(iter(others or header.strategies), "")
-    return name, dict(header.strategies.get(name, {}))
+def told_of(header: TraceHeader) -> str:
+    """The strategy whose figures stand for a run: the best beside target and drafter, else the first there is."""
+    others = (name for name in header.strategies if name not in ("target", "drafter"))
+    return best_of(header) or next(others, next(iter(header.strategies), ""))
 
 
 def best(header: TraceHeader) -> str:
-    """The fastest strategy and its speedup; of a run that broke off, that it did; else what ran."""
+    """The best strategy and its speedup; of a run that broke off, that it did; else what ran."""
     if any(figures.get("finish_reason", "") is None for figures in header.strategies.values()):
         return "not ended"
-    name, figures = told_of(header)
-    if not figures.get("speedup"):
+    if not (name := best_of(header)):
         return ", ".join(one_row(name) for name in header.strategies)[:32]
-    return f"{one_row(name)} {speed(figures)}"
+    return f"{one_row(name)} {speed(header, name)}"
 
 
-def speed(figures: Mapping[str, Any]) -> str:
-    """A kept speedup, and whether over an earlier run of the target; where the clock was disturbed, an interval."""
-    since = " vs. earlier" if figures.get("baseline_created") else ""
-    value = figures.get("speedup")
-    if _word(figures) == "disturbed":
-        low, high = (figures["reliability"].get(name) for name in ("low", "high"))
-        known = isinstance(low, int | float) and isinstance(high, int | float)
-        if known and high - low < 0.005:
-            return f"≤ {high:.2f}×{since}"
-        return f"{low:.1f}–{high:.1f}×{since}" if known else "?"
-    return f"{value:.2f}×{since}" if isinstance(value, int | float) else "–"
+def speed(header: TraceHeader, strategy: str) -> str:
+    """A kept speedup, and whether over an earlier run of the target.
+
+    Where the clock was disturbed it is an interval; `~` where the run was too short to tell.
+    """
+    if (found := standings(header).get(strategy)) is None:
+        return "–"
+    return "~" * (found.verdict is Verdict.SHORT) + found.marked + " vs. earlier" * header.is_borrowed(strategy)
 
 
 def clock(header: TraceHeader) -> str:
-    """Whether the clock of that strategy is to be believed; nothing where nobody looked."""
-    return _word(told_of(header)[1]) or "–"
+    """Whether the clocks of all strategies can be believed: a word, or of how many; nothing where nobody looked."""
+    told = Counter(words(header).values())
+    if len(told) < 2:
+        return next(iter(told), "–")
+    return ", ".join(f"{told[word]} of {told.total()} {word}" for word in ("disturbed", "short") if told[word])
 
 
-def _is_faster(figures: Mapping[str, Any]) -> bool:
-    low = figures["reliability"].get("low") if _word(figures) == "steady" else None
-    return isinstance(low, int | float) and low > 1
+def _short_clock(header: TraceHeader) -> str:
+    told = Counter(words(header).values())
+    if len(told) < 2:
+        return next((_MARKS[word] for word in told), "–")
+    return " ".join(f"{told[word]}{mark}" for word, mark in _MARKS.items() if told[word])
 
 
-def _word(figures: Mapping[str, Any]) -> str:
-    told = figures.get("reliability")
-    word = told.get("word") if isinstance(told, dict) else None
-    return one_row(word) if isinstance(word, str) else ""
+def figures_line(header: TraceHeader) -> Content:
+    """Every strategy of a run with its speedup, and whatever keeps that from being what it seems."""
+    told, found = words(header), standings(header)
+    parts: list[Part] = []
+    for name, one in found.items():
+        parts += [(" · " * bool(parts), QUIET), (one_row(name), "")]
+        parts.append((f" {speed(header, name)}", GOOD if one.verdict is Verdict.FASTER else ""))
+        parts.append(({"disturbed": " clock disturbed", "short": " too short"}.get(told.get(name, ""), ""), WARN))
+        parts.append((" failed" * (header.strategies[name].get("finish_reason") == EndReason.ERROR), BAD))
+    remarks = dict.fromkeys(one.remarks for one in found.values() if one.marks)
+    return Content.assemble(*parts, *((f" · {remark}", WARN) for remark in remarks))
 
 
 def pair(header: TraceHeader) -> str:
@@ -102,7 +105,7 @@ def _setting(name: str) -> Callable[[TraceHeader], str]:
 
 def _figure(name: str, form: str) -> Callable[[TraceHeader], str]:
     def cell(header: TraceHeader) -> str:
-        value = told_of(header)[1].get(name)
+        value = header.strategies.get(told_of(header), {}).get(name)
         return format(value, form) if isinstance(value, int | float) else "–"
 
     return cell
@@ -122,11 +125,11 @@ COLUMNS = (
 )
 _LAST_OF_A_RUN = 7
 """The highest rank of what is told of every run, in short words where there is no room for long ones."""
-_MARKS = {"steady": "✓", "disturbed": "✗", "short": "…"}
+_MARKS = {"disturbed": "✗", "short": "…", "steady": "✓"}
 _SHORT: dict[str, Column] = {
     "T": Column("T", 6, lambda header: temperature(header).replace("greedy", "0")),
     "length": Column("len", 7, _setting("max_new_tokens")),
-    "clock": Column("clock", 3, lambda header: _MARKS.get(clock(header), "–"), False),
+    "clock": Column("clock", 3, _short_clock, False),
 }
 
 
@@ -170,7 +173,7 @@ def _line(entry: Entry, columns: Sequence[Column], sizes: dict[str, int], marked
     for index, column in enumerate(columns):
         style = {"prompt": "bold"}.get(column.title, "$text-muted")
         text = column.cell(header)
-        if column.title == "clock" and text in ("disturbed", "✗"):
+        if column.title == "clock" and ("disturbed" in text or "✗" in text):
             style = "$text-warning"
         parts += [_GAP if index else "", (_fitted(text, sizes[column.title], column.is_number), style)]
     return Content.assemble(*parts)
@@ -197,5 +200,7 @@ def _everything(entry: Entry) -> str:
         return f"{entry.path.name} {entry.problem}".lower()
     cells = [f"{column.title} {column.cell(header)} ·" for column in COLUMNS]
     settings = [f"{name.replace('_', '-')} {value} ·" for name, value in header.settings.items()]
+    told = words(header)
+    cells += [f"{name} {told.get(name, '')} {speed(header, name)} ·" for name in header.strategies]
     cells.append(one_row(header.prompt[: 10 * _LONGEST_PROMPT]))
-    return " ".join([*cells, f"gamma {_setting('gamma')(header)} ·", *settings, *header.strategies]).lower()
+    return " ".join([*cells, f"gamma {_setting('gamma')(header)} ·", *settings]).lower()

@@ -16,9 +16,10 @@ from textual.widgets import Input, OptionList, Static
 from specdec_tui.settings import Settings
 from specdec_tui.traces.format import TraceHeader
 from specdec_tui.traces.store import Entry
+from specdec_tui.tui.screens.compare import rows
 from specdec_tui.tui.screens.export import ExportScreen
 from specdec_tui.tui.screens.history import HistoryScreen
-from specdec_tui.tui.screens.history_rows import COLUMNS, best, matching, speed, table
+from specdec_tui.tui.screens.history_rows import COLUMNS, best, clock, figures_line, matching, speed, table
 
 FIGURES = {
     "speedup": 1.834,
@@ -86,8 +87,9 @@ def test_a_disturbed_run_tells_an_interval_and_no_bare_ratio() -> None:
     disturbed = replace(one.header, strategies={"speculative": {**FIGURES, "reliability": shaken}})
     line = told(replace(one, header=disturbed), 160)
     assert "speculative 0.9–1.7×  disturbed" in line and "1.83" not in line
-    assert speed({**FIGURES, "reliability": {"word": "disturbed"}}) == "?"
-    assert speed({**FIGURES, "reliability": None}) == "1.83×"
+    others = {"unknown": {**shaken, "low": None}, "old": None}
+    runs = replace(one.header, strategies={name: {**FIGURES, "reliability": word} for name, word in others.items()})
+    assert (speed(runs, "unknown"), speed(runs, "old"), speed(runs, "nobody")) == ("?", "1.83×", "–")
 
 
 def test_a_run_kept_by_an_older_version_has_dashes() -> None:
@@ -158,9 +160,129 @@ async def test_a_kept_run_is_exported_from_the_list_without_being_shown(tmp_path
 def test_a_disturbed_strategy_is_not_called_fastest_where_another_was_steady() -> None:
     one = entry().header
     assert one is not None
-    shaken = {**FIGURES, "speedup": 2.03, "reliability": {"word": "disturbed", "low": 0.9, "high": 2.03}}
+    shaken = {**FIGURES, "speedup": 2.03, "reliability": {"word": "disturbed", "reason": "", "low": 0.9, "high": 2.03}}
     assert best(replace(one, strategies={"lookup": shaken, "speculative": FIGURES})) == "speculative 1.83×"
     assert best(replace(one, strategies={"lookup": shaken})) == "lookup 0.9–2.0×"
+
+
+KINDS = {
+    "steady": (1.4, "steady", 1.3, 1.5),
+    "slow": (0.9, "steady", 0.85, 0.95),
+    "disturbed": (2.9, "disturbed", 0.9, 2.0),
+    "short": (1.9, "short", None, None),
+}
+
+
+def run_with(**strategies: str) -> Entry:
+    """A kept run whose strategies stood as one of `KINDS`, or like one that had ended in an error: `steady!`."""
+    one = entry("Why?", strategies=("target", *strategies))
+    assert one.header is not None
+    found = {
+        "target": {**FIGURES, "speedup": 1.0, "reliability": {"word": "steady", "reason": "", "low": 1, "high": 1}}
+    }
+    for name, kind in strategies.items():
+        ratio, word, low, high = KINDS[kind.strip("!")]
+        reason = "" if word == "steady" else "passes took longer"
+        found[name] = {
+            **FIGURES,
+            "speedup": ratio,
+            "tokens_per_target_call": 2.0,
+            "finish_reason": "error" if "!" in kind else "length",
+            "reliability": {"word": word, "reason": reason, "low": low, "high": high},
+        }
+    return replace(one, header=replace(one.header, strategies=found))
+
+
+@pytest.mark.parametrize(
+    ("strategies", "figure", "clock", "short"),
+    [
+        (
+            {"speculative": "steady", "ngram": "disturbed", "lookup": "slow"},
+            "speculative 1.40×",
+            "1 of 3 disturbed",
+            "1✗ 2✓",
+        ),
+        (
+            {"speculative": "disturbed", "ngram": "disturbed", "lookup": "slow"},
+            "lookup 0.90×",
+            "2 of 3 disturbed",
+            "2✗ 1✓",
+        ),
+        ({"speculative": "slow", "lookup": "short"}, "speculative 0.90×", "1 of 2 short", "1… 1✓"),
+        ({"ngram": "disturbed", "lookup": "short"}, "lookup ~1.90×", "1 of 2 disturbed, 1 of 2 short", "1✗ 1…"),
+        ({"ngram": "disturbed", "lookup": "disturbed"}, "ngram 0.9–2.0×", "disturbed", "✗"),
+        ({"speculative": "slow", "lookup": "steady!"}, "speculative 0.90×", "steady", "✓"),
+        ({"drafter": "steady", "speculative": "slow"}, "speculative 0.90×", "steady", "✓"),
+    ],
+)
+def test_a_row_tells_the_best_steady_strategy_and_whether_the_clocks_of_all_can_be_believed(
+    strategies: dict[str, str], figure: str, clock: str, short: str
+) -> None:
+    one = run_with(**strategies)
+    assert told(one, 160).rstrip().endswith(f"{figure}  {clock}")
+    assert told(one, 72).rstrip().endswith(f"{figure}  {short}")
+
+
+def test_nothing_that_cannot_be_praised_is_the_figure_of_a_run_with_one_that_can() -> None:
+    one = run_with(speculative="steady", lookup="steady").header
+    assert one is not None
+    above = {**one.strategies["lookup"], "speedup": 2.6, "tokens_per_target_call": 1.2}
+    borrowed = {**one.strategies["lookup"], "speedup": 2.6, "baseline_created": "2026-01-01T00:00:00Z"}
+    for lookup in (above, borrowed):
+        assert best(replace(one, strategies={**one.strategies, "lookup": lookup})) == "speculative 1.40×"
+    forgetful = {"target": {**one.strategies["target"], "recomputes": True}, "lookup": one.strategies["lookup"]}
+    assert best(replace(one, strategies=forgetful)) == "lookup 1.40×†"
+
+
+def test_a_ratio_of_a_run_that_nobody_looked_at_is_no_more_than_its_tokens_allow() -> None:
+    one = run_with(lookup="steady").header
+    assert one is not None
+    old = {**one.strategies["lookup"], "speedup": 2.9, "tokens_per_target_call": 1.2, "reliability": None}
+    header = replace(one, strategies={"lookup": old})
+    assert best(header) == "lookup ≤ 1.20×" and clock(header) == "disturbed"
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("disturbed", {"mixed", "short"}),
+        ("ngram disturbed", {"mixed"}),
+        ("lookup disturbed", {"short"}),
+        ("lookup", {"mixed", "short", "fine"}),
+        ("short", {"short"}),
+        ("steady", {"mixed", "fine"}),
+        ("speculative", {"mixed"}),
+    ],
+)
+def test_the_filter_finds_the_word_and_the_name_of_any_strategy(query: str, found: set[str]) -> None:
+    runs = {
+        "mixed": run_with(speculative="steady", ngram="disturbed", lookup="slow"),
+        "short": run_with(lookup="disturbed", ngram="short"),
+        "fine": run_with(lookup="steady"),
+    }
+    assert {name for name, one in runs.items() if one in matching(list(runs.values()), query)} == found
+
+
+def test_below_the_list_every_strategy_has_its_figure_and_what_is_to_be_known_of_it() -> None:
+    header = run_with(speculative="steady", ngram="disturbed", lookup="short", drafter="steady!").header
+    assert header is not None
+    words = "speculative 1.40× · ngram 0.9–2.0× clock disturbed · lookup ~1.90× too short · drafter 1.40× failed"
+    assert str(figures_line(header)) == words
+    forgetful = {**header.strategies, "target": {**header.strategies["target"], "recomputes": True}}
+    line = str(figures_line(replace(header, strategies=forgetful)))
+    assert "speculative 1.40×† · " in line and line.endswith(" · † target recomputes")
+
+
+def test_compared_runs_tell_interval_and_word_of_each_strategy() -> None:
+    header = run_with(speculative="steady", ngram="disturbed", lookup="short").header
+    assert header is not None
+    told_of = {str(row[0]): [str(row[3]), str(row[4])] for row in rows([header])}
+    assert told_of == {
+        "target": ["–", ""],
+        "speculative": ["1.40×", "steady"],
+        "ngram": ["0.9–2.0×", "disturbed"],
+        "lookup": ["~1.90×", "short"],
+    }
 
 
 async def test_a_folder_that_can_hold_nothing_is_not_called_empty(tmp_path: Path) -> None:
