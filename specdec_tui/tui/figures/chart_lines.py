@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from rich.cells import cell_len
 
-from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.standing import RECOMPUTES, Verdict, standing
 from specdec_tui.tui.figures.scale import Scale, round_number
 from specdec_tui.tui.figures.words import speed_text
@@ -139,11 +139,11 @@ def _speedup(figures: RunFigures, window: RunFigures, baseline: RunFigures | Non
     ink = _SPEEDUP_INKS.get(found.verdict, Ink.VALUE)
     low, high = found.range
     bar = gauge(low / top, _room(width), ink, 1 / top, high / top)
-    now = None if found.is_disturbed else speedup(baseline, window)
+    now = None if found.is_disturbed else standing(window, baseline)
     word = _SPEEDUP_WORDS.get(found.verdict, found.verdict.value)
     if not word and RECOMPUTES in found.marks:
         word = "target recomputes"
-    tail = [] if found.is_disturbed else _recent(window, "–" if now is None else f"{now:.2f}×")
+    tail = [] if found.is_disturbed else _recent(window, "–" if now is None or now.is_disturbed else now.text)
     return _row(f"speedup 0–{top:g}×", bar, found.marked, word, ink, tail, width)
 
 

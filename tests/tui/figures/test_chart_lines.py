@@ -109,6 +109,17 @@ def test_a_disturbed_clock_has_an_interval_in_words_and_bar_and_no_good_colour()
     assert Ink.GOOD not in {ink for _, ink in line}
 
 
+def test_last_rounds_with_a_disturbed_clock_have_no_bare_ratio_beside_a_steady_run() -> None:
+    """One token a round cannot be 2.50× as fast, however steady the rounds before were."""
+    target = many(1200, "", 0.0, 0.1)
+    run = run_of(*[("r", 0.0, 0.1)] * 950, *[("r", 0.0, 0.04)] * 50)
+    line = text(gauge_lines(run, run.window(), target, False, 76, common_scale([target, run], target))[1])
+    assert line.split()[-4:] == ["1.03×", "last", "50", "–"]
+    steady = run_of(*[("r", 0.0, 0.1)] * 1000)
+    line = text(gauge_lines(steady, steady.window(), target, False, 76, common_scale([target, run], target))[1])
+    assert line.split()[-3:] == ["last", "50", "1.00×"]
+
+
 def test_a_slower_run_says_so() -> None:
     slow = run_of(("ru", 0.2, 0.2))
     assert "0.25×, short" in gauges(slow)[1], "three rounds are too few for more"
