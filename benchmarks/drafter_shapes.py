@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig  # noqa: E402
 from specdec_tui.backends.demo import target_folder  # noqa: E402
 from specdec_tui.backends.lean_model import LeanModel  # noqa: E402
 from specdec_tui.backends.model import ModelContext  # noqa: E402
-from specdec_tui.decoding.figures import predicted_speedup  # noqa: E402
+from specdec_tui.decoding.costs import predicted_speedup  # noqa: E402
 
 CONTEXT = 100
 

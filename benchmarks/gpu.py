@@ -46,9 +46,10 @@ from transformers import PreTrainedModel, StoppingCriteria, StoppingCriteriaList
 from specdec_tui.backends import cuda_graphs  # noqa: E402
 from specdec_tui.backends.causal_lm import TransformersModel  # noqa: E402
 from specdec_tui.backends.model import bucket  # noqa: E402
+from specdec_tui.decoding.costs import costs  # noqa: E402
 from specdec_tui.decoding.device_run import SPARE, Programs  # noqa: E402
 from specdec_tui.decoding.drafters import ModelDrafter  # noqa: E402
-from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, speedup, verify_ratio  # noqa: E402
+from specdec_tui.decoding.figures import RunFigures, speedup  # noqa: E402
 from specdec_tui.decoding.loop import decode  # noqa: E402
 from specdec_tui.decoding.lossless import check, near_tie_bound  # noqa: E402
 from specdec_tui.decoding.records import EndReason, Notice, PrefillDone, RoundVerified  # noqa: E402
@@ -392,7 +393,8 @@ def take_turns(
             entry["acceptance_rate"] = outcome.figures.acceptance_rate
             if baseline and baseline.figures:
                 both = outcome.figures, baseline.figures
-                entry |= {"c": cost_ratio(*both), "v": verify_ratio(*both), "predicted": prediction(*both)}
+                found = costs(*both)
+                entry |= {"c": found.cost_ratio, "v": found.verify_ratio, "predicted": found.predicted_speedup}
                 entry["speedup"] = speedup(baseline.figures, outcome.figures)
                 told = reliability(*both)
                 entry["disturbed"] = told.reason if told else ""

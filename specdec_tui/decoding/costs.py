@@ -1,7 +1,10 @@
-"""What the clocks of a run and of its baseline say about the cost of its rounds. No torch here.
+"""What the clocks of a run and of its baseline say of the cost of its rounds, and so of the speedup to expect.
 
 Whoever shows or writes c, v, a prediction or its remainder asks here, so that none of them is ever drawn from
-clocks that contradict each other.
+clocks that contradict each other. No torch here.
+
+Definitions follow Leviathan et al. 2023 (arXiv 2211.17192): cost ratio c and the expected tokens per
+round; v, the measured price of verifying a block, is our addition to it.
 """
 
 from __future__ import annotations
@@ -10,45 +13,132 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from specdec_tui.decoding.figures import RunFigures, cost_ratio, prediction, remainder, verify_ratio
+from specdec_tui.decoding.course import LEAST_SECONDS
+from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.decoding.reliability import reliability
+from specdec_tui.decoding.stretch import Stretch, in_common
 
 NAMES = ("cost_ratio", "verify_ratio", "predicted_speedup", "remainder")
 """Of the figures in JSON."""
+PACE_CHANGED, CLOCK_DISTURBED = "pace changed", "clock disturbed"
+"""Why there is nothing to tell: medians of different times make no round, and clocks that disagree say nothing."""
+UNPREDICTED = "§"
+"""Marks what is lacking for the former of these; tables tell below that the pace changed."""
+_DRAFT_NOTHING = ("target", "drafter")
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """c, v, the predicted speedup and by which share the measured one is above it; None where one does not exist.
+    """What is to be expected of a run over a baseline, of the same stretch of text as the measured speedup.
 
-    `withheld`: why none of them is told, though there may be numbers; empty where nothing is kept back.
+    `cost_ratio` c: time per draft / time of a plain step, both medians. `verify_ratio` v: the target's side (pass and
+    draws) of a full round of γ+1 tokens / that of a plain step, both medians; rounds cut short by the room left, by an
+    end token or by a drafter without ideas verify fewer tokens and do not count. `predicted_speedup`: `tokens` of a
+    mean round over `steps`, its cost in plain steps. `remainder`: by how much the measured speedup is above it, as a
+    share of it; below it is negative.
+
+    None where a figure does not exist: without a draft, a full round, a plain step to compare with. `missing`: why
+    none of them is told, `PACE_CHANGED` or `CLOCK_DISTURBED`, which is to stand in their place; else empty.
     """
 
     cost_ratio: float | None = None
     verify_ratio: float | None = None
     predicted_speedup: float | None = None
     remainder: float | None = None
-    withheld: str = ""
+    tokens: float | None = None
+    steps: float | None = None
+    missing: str = ""
 
-    def named(self) -> dict[str, float | None]:
-        """The figures by their `NAMES`."""
-        return {name: getattr(self, name) for name in NAMES}
+    def named(self) -> dict[str, Any]:
+        """The figures by their `NAMES`, and why there are none."""
+        return {name: getattr(self, name) for name in NAMES} | {"no_prediction": self.missing}
 
 
 def costs(run: RunFigures, baseline: RunFigures | None) -> Costs:
-    """Of `run` against the target's own run: no figures where the clock of the two was disturbed."""
-    if baseline is None:
-        return Costs()
+    """Of `run` against the target's own run. Takes bounded work however long the runs: ask at every repaint."""
     told = reliability(run, baseline)
     if told is not None and told.is_disturbed:
-        return Costs(withheld=told.reason)
-    return Costs(
-        cost_ratio(run, baseline), verify_ratio(run, baseline), prediction(run, baseline), remainder(run, baseline)
-    )
+        return Costs(missing=CLOCK_DISTURBED)
+    return measured_costs(run, baseline)
 
 
 def without_disturbed(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Kept figures of a run by the same rule: other versions wrote what a disturbed clock said."""
     told = figures.get("reliability")
-    is_disturbed = isinstance(told, Mapping) and told.get("word") == "disturbed"
-    return {**figures, **{name: None for name in NAMES if is_disturbed and name in figures}}
+    if not isinstance(told, Mapping) or told.get("word") != "disturbed":
+        return dict(figures)
+    return {**figures, **{name: None for name in NAMES if name in figures}, "no_prediction": CLOCK_DISTURBED}
+
+
+def measured_costs(run: RunFigures, baseline: RunFigures | None) -> Costs:
+    """The same, whether clocks disagree or not.
+
+    Modelled: how many tokens come out. A draft is taken to fare the same at its place of the round,
+    however many follow it and whenever the round is. Measured: how many drafts rounds had, and medians
+    of what drafting and the target's side (pass, draws, updates) take for each number of drafts, and of
+    a plain step of the baseline. Medians, so what one hiccup took is in the speedup and not in here.
+
+    A round is taken to cost no less than a plain step. With one α for all places and γ drafts in every round
+    this is `predicted_speedup`. Nothing is told where the machine's pace changed within the runs:
+    their ratio may hold, but medians of different times make no round.
+    """
+    if baseline is None or run.strategy == "target":
+        return Costs()
+    own, other = in_common(run.course, baseline.course)
+    if not own.rounds or not other.rounds:
+        return Costs()
+    if not (run.recomputes or baseline.recomputes) and (own.pace_changed or other.pace_changed):
+        return Costs(missing=PACE_CHANGED)
+    step = other.target_seconds(0)
+    if not step:
+        return Costs()
+    drafting, full = own.draft_step_seconds, own.target_seconds(run.gamma)
+    ratios = None if drafting is None else drafting / step, None if full is None else full / step
+    if run.strategy in _DRAFT_NOTHING:
+        return Costs(*ratios)
+    tokens, seconds = tokens_expected(own), round_seconds(own)
+    if not run.recomputes:
+        seconds = max(seconds, step)  # reading more tokens cannot take less: where it seems so, the clock says it
+    if seconds < LEAST_SECONDS:
+        return Costs(*ratios, tokens=tokens)
+    expected, measured = tokens * step / seconds, speedup(baseline, run)
+    remainder = measured / expected - 1 if measured and expected else None
+    return Costs(*ratios, expected, remainder, tokens, seconds / step)
+
+
+def tokens_expected(rounds: Stretch) -> float:
+    """Tokens of a mean round, from how drafts fared at each place of a round and how many there were of them.
+
+    1 + Σ_n f(n) Σ_{i≤n} a(1)·…·a(i): f(n) is the share of rounds with n drafts, a(i) the share of i-th
+    drafts accepted where all before them were, over rounds of every length. The 1 is the target's own
+    token, which a round lacks that ended the text on a draft.
+    """
+    kept, reached = [0.0], 1.0
+    for rate in rounds.conditional_acceptance:
+        reached *= rate
+        kept.append(kept[-1] + reached)
+    drafted = sum(count * kept[min(n, len(kept) - 1)] for n, count in rounds.draft_counts.items())
+    return rounds.own_tokens_per_round + drafted / rounds.rounds
+
+
+def round_seconds(rounds: Stretch) -> float:
+    """Seconds of a mean round, from the medians of rounds with as many drafts."""
+    costs = (
+        count * (rounds.drafting_seconds(n) + (rounds.target_seconds(n) or 0.0))
+        for n, count in rounds.draft_counts.items()
+    )
+    return sum(costs) / rounds.rounds
+
+
+def expected_tokens_per_round(alpha: float, gamma: float) -> float:
+    """(1 − α^(γ+1)) / (1 − α): tokens of a round whose drafts are each accepted with probability α."""
+    return gamma + 1 if alpha >= 1 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
+
+
+def predicted_speedup(alpha: float, gamma: float, cost_ratio: float, verify_ratio: float) -> float:
+    """Speedup the model of Leviathan et al. expects of γ drafts per round.
+
+    Expected tokens per round over its cost in target steps, γ·c + v. γ may be a mean that is not
+    whole. `verify_ratio` v > 0 is the measured price of the target pass over γ+1 tokens.
+    """
+    return expected_tokens_per_round(alpha, gamma) / (gamma * cost_ratio + verify_ratio)

@@ -26,21 +26,38 @@ class Passes:
         return self.seconds / self.count if self.count else None
 
 
-class _Rounds:
-    """Some of the rounds of a run: their numbers, rising, and the seconds up to each of them."""
+class Rounds:
+    """Rounds of a run with equally many drafts: their numbers, rising, and what they took, in seconds."""
 
     def __init__(self) -> None:
         self._numbers = array("q")
-        self._seconds = array("d", [0.0])
+        self._until = array("d", [0.0])  # entry i: the sum over the first i
+        self._drafting = array("d")
+        self._target = array("d")
 
-    def add(self, number: int, seconds: float) -> None:
+    def add(self, number: int, record: RoundVerified) -> None:
         self._numbers.append(number)
-        self._seconds.append(self._seconds[-1] + seconds)
+        self._until.append(self._until[-1] + record.seconds)
+        self._drafting.append(record.draft_seconds)
+        self._target.append(record.verify_seconds + record.other_seconds)
 
     def between(self, first: int, last: int) -> Passes:
         """Those from number `first` up to `last`, which is not in it."""
-        begin, end = bisect_left(self._numbers, first), bisect_left(self._numbers, last)
-        return Passes(end - begin, self._seconds[end] - self._seconds[begin])
+        begin, end = self._span(first, last)
+        return Passes(end - begin, self._until[end] - self._until[begin])
+
+    def drafting(self, first: int, last: int, every: int = 1) -> array[float]:
+        """What drafting took in each of them, or in one of `every` so many."""
+        begin, end = self._span(first, last)
+        return self._drafting[begin:end:every]
+
+    def target(self, first: int, last: int, every: int = 1) -> array[float]:
+        """The same of the target's side: the pass, draws and updates."""
+        begin, end = self._span(first, last)
+        return self._target[begin:end:every]
+
+    def _span(self, first: int, last: int) -> tuple[int, int]:
+        return bisect_left(self._numbers, first), bisect_left(self._numbers, last)
 
 
 class RunCourse:
@@ -59,15 +76,23 @@ class RunCourse:
         self._plain_seconds = array("d", [0.0])
         self._wide_seconds = array("d", [0.0])
         self._peak = 0.0
-        self._rounds_of: dict[int, _Rounds] = {}  # number of drafts -> the rounds with so many
+        self._own = array("q", [0])
+        self._rounds_of: dict[int, Rounds] = {}  # number of drafts -> the rounds with so many
+        # Number of drafts judged, and of those accepted -> the numbers of the rounds with so many.
+        self._judged: dict[int, array[int]] = {}
+        self._accepted: dict[int, array[int]] = {}
 
-    def add(self, record: RoundVerified, new_tokens: int) -> None:
-        """Count one round; the rounds of a run come in their order."""
-        self._rounds_of.setdefault(len(record.drafts), _Rounds()).add(self.rounds, record.seconds)
+    def add(self, record: RoundVerified, judged: int, accepted: int) -> None:
+        """Count one round; the rounds of a run come in their order. `judged`: of its drafts, `accepted` of these."""
+        self._rounds_of.setdefault(len(record.drafts), Rounds()).add(self.rounds, record)
+        for numbers, count in ((self._judged, judged), (self._accepted, accepted)):
+            if count:
+                numbers.setdefault(count, array("q")).append(self.rounds)
+        self._own.append(self._own[-1] + (record.emitted is not None))
         self._recent.append(record)
         plain = not record.drafts
         self._seconds.append(self._seconds[-1] + record.seconds)
-        self._tokens.append(self._tokens[-1] + new_tokens)
+        self._tokens.append(self._tokens[-1] + accepted + (record.emitted is not None))
         self._plain.append(self._plain[-1] + plain)
         self._plain_seconds.append(self._plain_seconds[-1] + plain * record.verify_seconds)
         self._wide_seconds.append(self._wide_seconds[-1] + (not plain) * record.verify_seconds)
@@ -101,14 +126,26 @@ class RunCourse:
         """Rounds that end no later than at this place of the text."""
         return bisect_right(self._tokens, place) - 1
 
-    def seconds_until(self, place: int) -> float:
-        """Decode seconds until the text had grown to `place`; inside a round, its share of that round."""
-        last = min(max(bisect_right(self._tokens, place) - 1, 0), self.rounds)
-        known = self._seconds[last]
-        if place <= self._tokens[last] or last == self.rounds:
-            return known
-        share = (place - self._tokens[last]) / (self._tokens[last + 1] - self._tokens[last])
-        return known + share * (self._seconds[last + 1] - known)
+    def seconds_between(self, first: int, last: int) -> float:
+        """Decode seconds of the rounds from `first` up to `last`, which is not in it."""
+        return self._seconds[last] - self._seconds[first]
+
+    def own_tokens(self, first: int, last: int) -> int:
+        """Tokens of the target's own of these rounds: one each, but for a round that ended the text on a draft."""
+        return self._own[last] - self._own[first]
+
+    def fates(self, first: int, last: int) -> list[tuple[int, int]]:
+        """At index i: how many drafts of these rounds were judged at place i+1 of their round, and accepted there."""
+        judged, accepted = (
+            {n: bisect_left(numbers, last) - bisect_left(numbers, first) for n, numbers in kept.items()}
+            for kept in (self._judged, self._accepted)
+        )
+
+        def beyond(place: int, counts: dict[int, int]) -> int:
+            return sum(count for n, count in counts.items() if n > place)
+
+        places = range(max((n for n, count in judged.items() if count), default=0))
+        return [(beyond(place, judged), beyond(place, accepted)) for place in places]
 
     def plain_passes(self, first: int, last: int) -> Passes:
         """The passes over one token among the rounds from `first` up to `last`, which is not in it.
@@ -125,8 +162,12 @@ class RunCourse:
 
     def rounds_by_drafts(self, first: int, last: int) -> dict[int, Passes]:
         """Number of drafts -> those of these rounds that had so many, with all their seconds."""
-        found = {drafts: rounds.between(first, last) for drafts, rounds in self._rounds_of.items()}
+        found = {drafts: rounds.between(first, last) for drafts, rounds in sorted(self._rounds_of.items())}
         return {drafts: rounds for drafts, rounds in found.items() if rounds.count}
+
+    def rounds_with(self, drafts: int) -> Rounds:
+        """All rounds with so many drafts."""
+        return self._rounds_of.get(drafts, Rounds())
 
     def latest(self, count: int = WINDOW_ROUNDS) -> list[RoundVerified]:
         """The last rounds, oldest first; at most WINDOW_ROUNDS of them are kept."""

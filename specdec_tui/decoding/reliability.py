@@ -19,6 +19,7 @@ from math import exp, log, sqrt
 
 from specdec_tui.decoding.course import LEAST_SECONDS, Passes
 from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.stretch import in_common
 
 WORDS = ("steady", "disturbed", "short")
 TOLERANCE = 0.1
@@ -34,8 +35,9 @@ class Reliability:
     `short`: nothing contradicts the clock, but there is too little to go by.
 
     `low` to `high`: where the speedup of a repeat is to be expected (about 95 %), as far as the clock
-    decides it; of a disturbed run everything from what its own plain rounds say to what was measured, as
-    far as its tokens allow that.
+    decides it and the tokens of a round allow it. Of a steady run the measured one lies in it, which may be
+    above what these allow by `TOLERANCE`; of a disturbed run it reaches from what its own plain rounds say to
+    what was measured, but never above what its tokens allow.
     None where that cannot be told. A speedup is more than luck only where `low` is above 1.
     """
 
@@ -78,6 +80,8 @@ def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | N
         values += [ratio * found.ratio for found in (plain, wide) if found and (found is plain or found.ratio < 1)]
     if most is not None:  # more than its tokens allow, no repeat can reach
         values = [min(value, most) for value in values]
+    if not reason:
+        values.append(ratio)
     return Reliability("disturbed" if reason else "steady", reason, min(values), max(values))
 
 
@@ -142,16 +146,14 @@ def _parts(run: RunFigures, baseline: RunFigures) -> list[_Part]:
 def _most(run: RunFigures, baseline: RunFigures, parts: Sequence[_Part]) -> float:
     """The speedup of rounds that cost no more than one-token passes: the tokens of a round.
 
-    Of the rounds that `speedup` compares: those in the text of both, or all where that is less than half.
+    Of the rounds that `speedup` compares.
     Where passes grow with the text, many tokens a round at its end are worth more than at its beginning:
     there, the speedup of rounds that cost no more than a one-token pass at their place.
     """
     least = sum(rounds.count * part.step for part in parts for rounds in part.rounds.values())
     if not run.recomputes or least < LEAST_SECONDS:
-        course = run.course
-        rounds = course.rounds_within(baseline.course.end)
-        tokens = course.tokens_after(rounds) - course.begin
-        return tokens / rounds if 2 * tokens >= course.end - course.begin else (course.end - course.begin) / run.rounds
+        compared, _ = in_common(run.course, baseline.course)
+        return compared.tokens / compared.rounds
     return sum(part.target.seconds for part in parts) / least
 
 

@@ -140,8 +140,9 @@ def _check_figures(table: dict[str, Any]) -> None:
             checked_number(name, table[name])
     if table.get("reliability") is not None:
         _reliability(mapping(table, "reliability"))
-    if table.get("baseline_created") is not None:
-        text(table, "baseline_created")
+    for name in ("baseline_created", "no_prediction"):
+        if table.get(name) is not None:
+            text(table, name)
     if table.get("lossless") is not None:
         text(mapping(table, "lossless"), "status")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specdec_tui.decoding.costs import Costs, costs
+from specdec_tui.decoding.costs import PACE_CHANGED, UNPREDICTED, Costs, costs
 from specdec_tui.decoding.figures import RECOMPUTES, RunFigures
 from specdec_tui.decoding.records import Checked, EndReason, Lossless, LosslessStatus, Step
 from specdec_tui.decoding.standing import Verdict, standing
@@ -49,8 +49,8 @@ _DEFINITIONS = (
     "speedup: against the target alone, over the text that both have; where the clock was disturbed, between what its "
     "own plain rounds say and what was measured. clock: whether passes that must take the same did. "
     "predicted: what the acceptance at each place of a round and the time of its parts let one expect "
-    "(off by: measured / predicted − 1). predicted, c and v come from the same clocks: where these were disturbed, "
-    "they are left out. "
+    "(off by: measured / predicted − 1). predicted, c and v come from the same clocks: where these were disturbed "
+    "or changed their pace, they are left out. "
     "wasted: drafts that were not kept. "
     + " ".join(f"{letter}: {meaning}." for letter, meaning in FIGURES.items())
     + " Rounds and tokens count from 1."
@@ -132,13 +132,14 @@ def _compared(run: RunFigures, is_target: bool, target: RunFigures | None) -> tu
 def _costs(found: Costs, run: RunFigures) -> tuple[str, ...]:
     """What was to be expected of a run, what became of its drafts, and c and v."""
     expected, off = found.predicted_speedup, found.remainder
+    mark = f" {UNPREDICTED}" * (found.missing == PACE_CHANGED)
     return (
-        "–" if expected is None else f"{expected:.2f}×" + ("" if off is None else f" ({off:+.0%})"),
+        f"–{mark}" if expected is None else f"{expected:.2f}×" + ("" if off is None else f" ({off:+.0%})"),
         _number(run.acceptance_rate, ".2f"),
         _number(run.tokens_per_target_call, ".2f"),
         _number(run.wasted_rate, ".0%"),
-        _number(found.cost_ratio, ".2f"),
-        _number(found.verify_ratio, ".2f"),
+        _number(found.cost_ratio, ".2f") + mark,
+        _number(found.verify_ratio, ".2f") + mark,
     )
 
 
@@ -147,6 +148,9 @@ def _warnings(figures: Mapping[str, RunFigures]) -> list[str]:
     told = {name: standing(run, figures.get("target")) for name, run in figures.items()}
     doubt = {"disturbed": "clock disturbed", "short": "too short"}
     lines = [f"{name}: {doubt[found.word]}: {found.reason}." for name, found in told.items() if found and found.reason]
+    changed = [name for name, run in figures.items() if costs(run, figures.get("target")).missing == PACE_CHANGED]
+    if changed:
+        lines.append(f"{UNPREDICTED} {', '.join(changed)}: {PACE_CHANGED}: nothing is predicted, and c and v not told.")
     recomputing = [name for name, run in figures.items() if run.recomputes]
     if recomputing:
         lines.append(f"† {', '.join(recomputing)}: {RECOMPUTES}.")

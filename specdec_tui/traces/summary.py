@@ -15,6 +15,7 @@ AGAINST = (
     "baseline_created",
     "speedup",
     *NAMES,
+    "no_prediction",
     "reliability",
 )
 """Figures against a baseline."""

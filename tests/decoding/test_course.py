@@ -56,7 +56,7 @@ def test_the_windows_speedup_is_against_the_whole_run_of_the_target() -> None:
 def test_a_short_run_has_a_point_a_round_and_its_speed_is_that_of_the_rounds_so_far() -> None:
     course = RunCourse()
     for tokens, seconds in ((3, 1.0), (1, 1.0), (2, 2.0)):
-        course.add(round_of(0, "", seconds), tokens)
+        course.add(round_of(0, "", seconds), tokens - 1, tokens - 1)
     assert course.speeds(10) == pytest.approx([(1.0, 3.0), (2.0, 2.0), (4.0, 1.5)])
     assert course.seconds == 4.0
 
@@ -64,7 +64,7 @@ def test_a_short_run_has_a_point_a_round_and_its_speed_is_that_of_the_rounds_so_
 def test_a_long_run_is_thinned_out_evenly_in_time_and_keeps_its_newest_round() -> None:
     course = RunCourse()
     for index in range(20_000):
-        course.add(round_of(index, "", 0.01 if index < 10_000 else 0.02), 1)
+        course.add(round_of(index, "", 0.01 if index < 10_000 else 0.02), 0, 0)
     points = course.speeds(30)
     assert len(points) == 30
     assert points[-1] == pytest.approx((300.0, 50.0))
@@ -83,20 +83,20 @@ def test_no_more_points_are_given_than_asked_for(points: int) -> None:
     course = RunCourse()
     assert course.speeds(points) == []
     for _ in range(5):
-        course.add(round_of(0, "", 1.0), 1)
+        course.add(round_of(0, "", 1.0), 0, 0)
     assert len(course.speeds(points)) == points
 
 
 def test_rounds_that_took_no_time_give_no_point() -> None:
     course = RunCourse()
-    course.add(round_of(0, "", 0.0), 1)
+    course.add(round_of(0, "", 0.0), 0, 0)
     assert course.speeds(9) == []
 
 
 def test_the_latest_rounds_come_oldest_first() -> None:
     course = RunCourse()
     for index in range(60):
-        course.add(round_of(index, "", 1.0), 1)
+        course.add(round_of(index, "", 1.0), 0, 0)
     assert [record.round for record in course.latest(10)] == list(range(50, 60))
     assert len(course.latest()) == WINDOW_ROUNDS
     assert course.latest(0) == []

@@ -10,7 +10,8 @@ import pytest
 
 from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.decoding.records import PrefillDone, Record, RoundVerified, RunStarted, Status, Token
-from specdec_tui.decoding.reliability import Reliability, reliability
+from specdec_tui.decoding.reliability import TOLERANCE, Reliability, reliability
+from specdec_tui.decoding.stretch import in_common
 
 GAMMA = 4
 Slowness = Callable[[int], float]
@@ -151,6 +152,41 @@ def test_a_run_ahead_of_target_is_held_against_the_rounds_that_both_have() -> No
     ratio = speedup(target(54, noise=0.0), run_of("lookup", rounds))
     assert ratio is not None and ratio > 1.1 * (27 * 2 + 20) / 47, "more than the tokens of all its rounds allow"
     assert judged(run_of("lookup", rounds), target(54, noise=0.0)).word == "steady"
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_the_interval_of_a_steady_run_contains_its_own_figure_and_none_is_above_what_its_tokens_allow(
+    seed: int,
+) -> None:
+    """It was cut at the tokens of a round, while a steady figure may be a tenth above: 1.00–1.00 beside 1.06."""
+    dice = Random(seed)
+    run = drafting(
+        dice.choice(("lookup", "ngram", "speculative")),
+        tokens=dice.choice((20, 60, 128)),
+        step=0.03 * dice.choice((1, 1, dice.uniform(0.85, 1.15))),
+        wide=dice.uniform(0.9, 1.5),
+        draft=dice.choice((0.0, 0.003)),
+        share=dice.choice((0.0, 0.1, 0.5, 1.0)),
+        acceptance=dice.choice((0.0, 0.5, 0.9)),
+        noise=dice.choice((0.0, 0.02, 0.1)),
+    )
+    baseline = target(dice.choice((60, 128, 200)), noise=dice.choice((0.0, 0.02, 0.1)))
+    ratio, found = speedup(baseline, run), judged(run, baseline)
+    own, _ = in_common(run.course, baseline.course)
+    most = own.tokens / own.rounds
+    assert ratio is not None
+    if found.is_steady:
+        assert found.low is not None and found.high is not None
+        assert found.low <= ratio <= found.high and ratio <= most * (1 + TOLERANCE)
+    if found.is_disturbed:
+        assert found.high is not None and found.high <= most
+
+
+def test_made_runs_have_steady_ones_above_what_their_tokens_allow() -> None:
+    """Else the test above could not fail."""
+    run = drafting("lookup", share=0.0, step=0.0285, noise=0.0)
+    found = judged(run, target(noise=0.0))
+    assert found.is_steady and found.low == 1.0 and found.high == pytest.approx(1.0521, abs=1e-3)
 
 
 def test_a_load_that_hits_all_strategies_alike_leaves_the_ratio_steady() -> None:

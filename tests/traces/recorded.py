@@ -127,3 +127,19 @@ def slower(trace: Trace, strategy: str, factor: float) -> Trace:
         return replace(event, record=replace(event.record, draft_seconds=seconds[0], verify_seconds=seconds[1]))
 
     return Trace(trace.header, tuple(changed(event) for event in trace.events))
+
+
+def with_changed_pace(trace: Trace, tokens: int = 60) -> Trace:
+    """The trace as if the machine had been six times slower until each run had so many tokens."""
+    written: dict[str, int] = {}
+
+    def changed(event: Event) -> Event:
+        if not isinstance(event, Step) or not isinstance(event.record, RoundVerified):
+            return event
+        record, before = event.record, written.get(event.strategy, 0)
+        written[event.strategy] = before + len(record.new_tokens)
+        pace = 6 if before < tokens else 1
+        seconds = (pace * part for part in (record.draft_seconds, record.verify_seconds, record.other_seconds))
+        return replace(event, record=RoundVerified(record.round, record.drafts, record.emitted, *seconds))
+
+    return Trace(trace.header, tuple(changed(event) for event in trace.events))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from recorded import comparison, full_events, full_trace, long_events, slower, trace_of
+from recorded import comparison, full_events, full_trace, long_events, slower, trace_of, with_changed_pace
 
 from specdec_tui.decoding.figures import RECOMPUTES
 from specdec_tui.decoding.records import (
@@ -138,7 +138,7 @@ def test_the_report_has_an_interval_and_the_reason_where_the_clock_was_disturbed
     html = as_html(slower(comparison(), "target", 3))
     told = dict(zip(HEADINGS, cells(html, "speculative"), strict=True))
     assert [told[name] for name in ("predicted (off by)", "c", "v")] == ["–"] * 3, "nothing follows from such clocks"
-    assert "where these were disturbed, they are left out" in html
+    assert "where these were disturbed or changed their pace, they are left out" in html
     known = dict(zip(HEADINGS, cells(as_html(comparison()), "speculative"), strict=True))
     assert [known[name] for name in ("predicted (off by)", "c", "v")] == ["2.59× (+0%)", "0.04", "1.00"]
     assert "speculative: clock disturbed: passes over more tokens took 50 ms, over one token 150 ms in target." in page
@@ -148,6 +148,16 @@ def cells(html: str, strategy: str) -> list[str]:
     """The row of a strategy in the report's first table."""
     rows = (re.findall("<t[dh][^>]*>(.*?)</t[dh]>", row) for row in re.findall("<tr>(.*?)</tr>", html))
     return next(row for row in rows if row[0] == strategy)
+
+
+def test_where_the_pace_changed_it_is_said_in_the_place_of_predicted_c_and_v() -> None:
+    """They were dashes, and nothing said why."""
+    trace = comparison()
+    page = Page(as_html(with_changed_pace(trace))).text
+    row = page.split("speculative")[1].split("ngram")[0]
+    assert "steady" in row and row.count("– §") == 3 and "×" in row
+    assert "§ speculative, ngram: pace changed: nothing is predicted, and c and v not told." in page
+    assert "§" not in Page(as_html(trace)).text
 
 
 def test_a_target_that_recomputes_everything_is_said_beside_the_speedup() -> None:

@@ -10,7 +10,7 @@ from textual import events
 from textual.content import Content
 from textual.widgets import Static
 
-from specdec_tui.decoding.costs import Costs, costs
+from specdec_tui.decoding.costs import PACE_CHANGED, UNPREDICTED, Costs, costs
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.decoding.standing import RECOMPUTES, SAME_TEXT, Standing, Verdict, standing
@@ -193,6 +193,8 @@ def notes(entries: Sequence[Entry], label: str, can_repeat: bool) -> list[list[l
         baseline.append([(told, WARN)])
     if SAME_TEXT in marks:
         baseline.append([(f"{SAME_TEXT} over the same text; tok/s are over all that each wrote", QUIET)])
+    if unpredicted := [visible(entry.strategy) for entry in entries if entry.costs.missing == PACE_CHANGED]:
+        baseline.append([(f"{UNPREDICTED} {PACE_CHANGED}: no predicted, c and v of {', '.join(unpredicted)}", QUIET)])
     if label:
         is_known = any(entry.baseline is not None for entry in entries)
         baseline.append([(f"speedups vs. {visible(label)}" if is_known else visible(label), QUIET)])
@@ -237,6 +239,10 @@ def _speedup(entry: Entry) -> Part:
     return (f"{found.marked}, {found.verdict.value}", WARN)
 
 
+def _cost(entry: Entry, value: float | None, unit: str = "") -> Part:
+    return (f"–{UNPREDICTED}", QUIET) if entry.costs.missing == PACE_CHANGED else _number(value, ".2f", unit)
+
+
 def _count(count: Callable[[RunFigures], int]) -> Callable[[Entry], Part]:
     return lambda entry: _number(count(entry.figures) if entry.figures.drafted else None, "d")
 
@@ -277,11 +283,11 @@ COLUMNS = (
     Column("strategy", 0, _name, is_number=False),
     Column("tok/s", 1, _rate),
     Column("speedup", 2, _speedup),
-    Column("predicted", 5, lambda entry: _number(entry.costs.predicted_speedup, ".2f", "×")),
+    Column("predicted", 5, lambda entry: _cost(entry, entry.costs.predicted_speedup, "×")),
     Column("α", 3, lambda entry: _number(entry.figures.acceptance_rate, ".2f")),
     Column("τ", 4, lambda entry: _number(entry.figures.tokens_per_target_call, ".2f")),
-    Column("c", 7, lambda entry: _number(entry.costs.cost_ratio, ".2f")),
-    Column("v", 8, lambda entry: _number(entry.costs.verify_ratio, ".2f")),
+    Column("c", 7, lambda entry: _cost(entry, entry.costs.cost_ratio)),
+    Column("v", 8, lambda entry: _cost(entry, entry.costs.verify_ratio)),
     Column("lossless", 6, lambda entry: _verdict(entry, is_short=True), is_number=False, more=_verdict),
     Column("drafted", 10, _count(lambda run: run.drafted)),
     Column("accepted", 11, _count(lambda run: run.accepted)),

@@ -8,8 +8,8 @@ from enum import StrEnum
 from rich.cells import cell_len
 from textual.content import Content
 
-from specdec_tui.decoding.costs import costs
-from specdec_tui.decoding.figures import RunFigures, tokens_expected
+from specdec_tui.decoding.costs import PACE_CHANGED, costs
+from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.decoding.standing import RECOMPUTES, Standing, Verdict, standing
 from specdec_tui.doors.characters import visible
@@ -130,15 +130,17 @@ def speed_words(figures: RunFigures, baseline: RunFigures | None, is_target: boo
 def cost_groups(figures: RunFigures, baseline: RunFigures | None, width: int) -> list[list[Part]]:
     """What the costs of a run let one expect of it: the predicted speedup, how far off it is, c and v.
 
-    In a wide line with how it comes about: tokens expected of a round ÷ its cost in steps of the target.
+    In a wide line with how it comes about: tokens expected of a round ÷ its cost in steps of the target. Where the
+    machine's pace changed, that stands in the place of all of them.
     """
     found = costs(figures, baseline)
+    if found.missing == PACE_CHANGED:
+        return [[("predicted, c, v: ", QUIET), (found.missing, WARN)]]
     groups: list[list[Part]] = []
     if (predicted := found.predicted_speedup) is not None:
-        tokens = tokens_expected(figures)
-        if width >= _WIDE_LINE and tokens is not None:
-            steps = tokens / predicted
-            parts = (f"{tokens:.2f}", " tok/round ÷ ", f"{steps:.2f}", " target steps = ", f"{predicted:.2f}×")
+        if width >= _WIDE_LINE:
+            tokens, steps = f"{found.tokens:.2f}", f"{found.steps:.2f}"
+            parts = (tokens, " tok/round ÷ ", steps, " target steps = ", f"{predicted:.2f}×")
             groups.append([(text, QUIET if index % 2 else "bold") for index, text in enumerate(parts)])
             groups[0].append((" predicted", QUIET))
         else:

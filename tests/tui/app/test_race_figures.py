@@ -81,7 +81,7 @@ async def test_ratios_and_plots_know_nothing_of_what_is_still_to_come(clock: lis
                 found = standing(pane.figures, pane._baseline)
                 if pane.strategy == "target" or found is None:
                     continue
-                tokens = min(own[-1][1], theirs[-1][1])
+                tokens = max(tokens for _, tokens in own if tokens <= theirs[-1][1])  # behind a whole round
                 if 2 * tokens >= own[-1][1]:
                     by_hand = seconds_for(theirs, tokens) / seconds_for(own, tokens)
                 else:

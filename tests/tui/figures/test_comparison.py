@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 from textual.color import Color
-from widget_data import HostApp, painted, run_steps, strips_of, words_of
+from widget_data import HostApp, painted, run_steps, strips_of, with_changed_pace, words_of
 
-from specdec_tui.decoding.figures import RunFigures, prediction
+from specdec_tui.decoding.costs import costs
+from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import (
     EndReason,
     Lossless,
@@ -63,7 +64,7 @@ async def test_every_strategy_has_its_figures_and_the_fastest_a_star() -> None:
         assert fast["wasted"] == f"{run.wasted_rate:.0%}"
         assert fast["prefill s"] == "0.21"
         # Beside the measured speedup the predicted one, and what it comes from.
-        assert fast["predicted"] == f"{prediction(run, base):.2f}×"
+        assert fast["predicted"] == f"{costs(run, base).predicted_speedup:.2f}×"
         assert fast["c"] == f"{0.008 / 0.061:.2f}" and fast["v"] == "1.00"
         assert (target["predicted"], target["c"], target["v"]) == ("–", "–", "–")
 
@@ -223,6 +224,26 @@ async def test_a_speedup_that_is_not_the_ratio_of_the_speeds_beside_it_is_marked
         await pilot.pause()
         assert table.cells("speculative")["speedup"].startswith("2.") and "×‡" in table.cells("speculative")["speedup"]
         assert "‡ over the same text" in painted(table)[3]
+
+
+@pytest.mark.parametrize("width", [60, 120])
+async def test_where_the_pace_changed_the_table_says_so_in_the_place_of_predicted_c_and_v(width: int) -> None:
+    """They were dashes, and nothing said why."""
+    rows = [
+        (name, figures(with_changed_pace(run_steps(name, TEXT, alpha=0.9, gamma=gamma))), None)
+        for name, gamma in (("target", 0), ("speculative", 4))
+    ]
+    table = ComparisonTable()
+    async with HostApp(table, columns="-one").run_test(size=(width, 12)) as pilot:
+        table.show(rows)
+        await pilot.pause()
+        cells = table.cells("speculative")
+        assert (cells["predicted"], cells["c"], cells["v"]) == ("–§",) * 3
+        assert "disturbed" not in cells["speedup"], "the ratio stands"
+        assert "§ pace changed: no predicted, c and v of speculative" in painted(table)[3]
+        table.show(ROWS[:2])
+        await pilot.pause()
+        assert "§" not in "".join(painted(table))
 
 
 def slow_rounds(count: int) -> list[Step]:

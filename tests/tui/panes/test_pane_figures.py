@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from test_pane import PIECES, figure_text, status
-from widget_data import HostApp, run_steps
+from widget_data import HostApp, run_steps, with_changed_pace
 
-from specdec_tui.decoding.figures import RunFigures, prediction, remainder, tokens_expected
+from specdec_tui.decoding.costs import costs
+from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import (
     EndReason,
     Lossless,
@@ -50,14 +51,15 @@ async def test_a_pane_with_room_says_what_was_to_be_expected_and_how_far_off_it_
         pane.set_baseline(target)
         await pilot.pause()
         first, second = figure_text(pane).split("\n")
-        expected, off = prediction(pane.figures, target), remainder(pane.figures, target)
+        found = costs(pane.figures, target)
+        expected, off = found.predicted_speedup, found.remainder
         assert expected is not None and off is not None
         assert abs(off) < 0.005 and f"predicted {expected:.2f}×  measured ±0 %" in second
         assert "c 0.13  v 1.00" in second and "predicted" not in first
         await pilot.resize_terminal(120, 20)
         await pilot.pause()
         # By hand: 0.061 s a step of the target, 0.093 s a full round and a drafting time of 8 ms each.
-        tokens = tokens_expected(pane.figures)
+        tokens = found.tokens
         assert tokens is not None
         steps = tokens / expected
         assert f"{tokens:.2f} tok/round ÷ {steps:.2f} target steps = {expected:.2f}×" in figure_text(pane)
@@ -66,6 +68,26 @@ async def test_a_pane_with_room_says_what_was_to_be_expected_and_how_far_off_it_
         await pilot.resize_terminal(90, 9)
         await pilot.pause()
         assert "\n" not in figure_text(pane) and "predicted" in figure_text(pane)
+
+
+@pytest.mark.parametrize("view", ["text", "rounds", "tree", "charts"])
+@pytest.mark.parametrize(("width", "height"), [(44, 20), (58, 20), (120, 40), (120, 9)])
+async def test_where_the_pace_changed_it_is_said_in_the_place_of_what_was_to_be_expected(
+    view: str, width: int, height: int
+) -> None:
+    """Predicted speedup, c and v went without a word."""
+    target = RunFigures()
+    for step in with_changed_pace(run_steps("target", PIECES, gamma=0)):
+        target.add(step.record)
+    pane = StrategyPane(3, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(width, height)) as pilot:
+        pane.view = view
+        pane.feed(with_changed_pace(run_steps("speculative", PIECES)))
+        pane.set_baseline(target)
+        await pilot.pause()
+        found = standing(pane.figures, target)
+        assert found is not None and not found.is_disturbed
+        assert "predicted, c, v: pace changed" in figure_text(pane)
 
 
 async def test_a_disturbed_clock_is_said_in_the_place_of_a_ratio() -> None:
