@@ -9,7 +9,7 @@ from typing import Any
 from specdec_tui.backends.pair import PairInfo
 from specdec_tui.benchmark.run import Result
 from specdec_tui.benchmark.statistics import Spread, Summary
-from specdec_tui.decoding.costs import costs
+from specdec_tui.decoding.costs import PACE_CHANGED, UNPREDICTED
 from specdec_tui.decoding.figures import RECOMPUTES
 from specdec_tui.decoding.records import LosslessStatus
 from specdec_tui.doors.output import Sheet
@@ -78,8 +78,8 @@ def _result(result: Result) -> dict[str, Any]:
         "verify_seconds": figures.verify_seconds,
         "other_seconds": figures.other_seconds,
         "speedup": result.speedup,
-        **costs(figures, result.baseline).named(),
-        "reliability": None if told is None else {"word": told.word, "reason": told.reason},
+        **result.costs.named(),
+        "reliability": None if told is None else asdict(told),
         "recomputes": figures.recomputes,
         "notices": result.notices,
         "lossless": {
@@ -107,8 +107,8 @@ def as_sheet(results: Sequence[Result], summaries: Sequence[Summary], info: Pair
                 _speedup(summary),
                 _number(summary.acceptance_rate, "{:.2f}"),
                 _number(summary.tokens_per_target_call, "{:.2f}"),
-                _number(summary.cost_ratio, "{:.2f}"),
-                _number(summary.verify_ratio, "{:.2f}"),
+                _told(summary, summary.cost_ratio),
+                _told(summary, summary.verify_ratio),
                 _predicted(summary),
                 lossless_words(own),
             )
@@ -127,13 +127,14 @@ _FIGURES = ("tok/s", "speedup", "α", "τ", "c", "v", "predicted (off by)")
 
 CAPTION = (
     "median over the prompts, each by the median of its repeats (lowest–highest of all prompts and repeats); "
-    "speedup against target in the same repeat; off by: measured / predicted − 1"
+    "speedup against target in the same repeat, predicted over the same runs; "
+    "off by: measured / predicted − 1"
 )
 
 
 def note_lines(results: Sequence[Result], summaries: Sequence[Summary]) -> list[str]:
     """What a reader of the table must know, a sentence a line."""
-    return [*_clock_lines(summaries), *_different_lines(results), *_notice_lines(results)]
+    return [*_clock_lines(summaries), *_pace_lines(summaries), *_different_lines(results), *_notice_lines(results)]
 
 
 def _clock_lines(summaries: Sequence[Summary]) -> list[str]:
@@ -142,8 +143,25 @@ def _clock_lines(summaries: Sequence[Summary]) -> list[str]:
     for summary in summaries:
         told = summary.reliability
         if told is not None and (summary.disturbed_runs or told.word == "short"):
-            what = "clock disturbed" if summary.disturbed_runs else "too short"
-            lines.append(f"{DOUBT} {summary.strategy}: {what}: {told.reason}")
+            what = "too short: " if not summary.disturbed_runs else "clock disturbed: " if summary.runs == 1 else ""
+            lines.append(f"{DOUBT} {summary.strategy}: {what}{told.reason}")
+    return lines
+
+
+def _pace_lines(summaries: Sequence[Summary]) -> list[str]:
+    """Whose predictions are lacking, or of fewer runs than there are, and why."""
+    lines = []
+    for summary in summaries:
+        left_out = summary.runs - summary.compared_runs
+        if _is_disturbed(summary):
+            continue
+        if summary.no_prediction:
+            is_told = summary.cost_ratio is not None or summary.verify_ratio is not None
+            what = "no prediction; c and v are of the other runs" if is_told else "no c, v and prediction"
+            lines.append(f"{UNPREDICTED} {summary.strategy}: {summary.no_prediction}: {what}")
+        elif left_out > summary.disturbed_runs:
+            changed = f"{PACE_CHANGED} in {left_out - summary.disturbed_runs} of {summary.runs} runs"
+            lines.append(f"{UNPREDICTED} {summary.strategy}: {changed}: these are in neither speedup nor prediction")
     return lines
 
 
@@ -190,16 +208,24 @@ def _speedup(summary: Summary) -> str:
     """No single number where the clock was disturbed; marks for what the lines below the table say."""
     doubted = summary.disturbed_runs > 0 or (summary.reliability is not None and summary.reliability.word == "short")
     marks = f" {DOUBT}" * doubted + f" {RECOMPUTED}" * summary.recomputes
+    if summary.disturbed_runs and summary.runs > 1:
+        marks += f"\n{summary.disturbed_runs} of {summary.runs} disturbed"
     spread = summary.speedup
     if spread is not None and _is_disturbed(summary):
-        return f"{spread.low:.2f}–{spread.high:.2f}{marks}"
+        ends = f"{spread.low:.2f}", f"{spread.high:.2f}"
+        return ("–".join(ends) if ends[0] != ends[1] else f"≤ {ends[1]}") + marks
     return _spread(spread, "{:.2f}") + marks
 
 
 def _predicted(summary: Summary) -> str:
-    if summary.predicted_speedup is None:
-        return "–"
-    return f"{summary.predicted_speedup:.2f}" + ("" if summary.remainder is None else f" ({summary.remainder:+.0%})")
+    off = "" if summary.remainder is None else f" ({summary.remainder:+.0%})"
+    return _told(summary, summary.predicted_speedup) + off
+
+
+def _told(summary: Summary, value: float | None) -> str:
+    """A figure; what is not told has the mark of the line below that says why."""
+    mark = DOUBT if _is_disturbed(summary) else UNPREDICTED
+    return _number(value, "{:.2f}") + f" {mark}" * (value is None and bool(summary.no_prediction))
 
 
 def _is_disturbed(summary: Summary) -> bool:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from specdec_tui.backends.pair import PromptError
 from specdec_tui.benchmark.suites import Prompt
+from specdec_tui.decoding.costs import Costs, costs
 from specdec_tui.decoding.figures import RECOMPUTES, RunFigures, speedup
 from specdec_tui.decoding.records import (
     EMITTED,
@@ -66,6 +67,10 @@ class Result:
     def is_disturbed(self) -> bool:
         found = self.reliability
         return found is not None and found.is_disturbed
+
+    @property
+    def costs(self) -> Costs:
+        return costs(self.figures, self.baseline)
 
 
 class BenchmarkError(Exception):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from specdec_tui.benchmark.run import Result
-from specdec_tui.decoding.costs import NAMES, costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a speedup can be believed: `disturbed` or `short` where more than half of its runs are."""
+    """Whether a speedup can be believed: `disturbed` where half of its runs are or more, `short` where more than half.
+
+    `reason` says of how many runs, and why.
+    """
 
     word: str
     reason: str
@@ -31,7 +34,9 @@ class Verdict:
 class Summary:
     """One strategy over all prompts and repeats; None where a figure does not exist.
 
-    `remainder`: measured speedup / predicted − 1. `recomputes`: whether the target keeps nothing of the text.
+    The medians of speedup and prediction are over the same `compared_runs` of all `runs`; `no_prediction` says why
+    there is none of the latter, empty where nothing hinders it. c and v are of the runs that have them. `remainder`:
+    measured speedup / predicted − 1. `recomputes`: whether the target keeps nothing of the text.
     """
 
     strategy: str
@@ -45,7 +50,9 @@ class Summary:
     remainder: float | None
     reliability: Verdict | None
     runs: int
+    compared_runs: int
     disturbed_runs: int
+    no_prediction: str
     recomputes: bool
 
 
@@ -53,8 +60,7 @@ def summarize(results: Sequence[Result]) -> list[Summary]:
     """A summary per strategy, in the order of first appearance.
 
     A speedup compares a run with the target's run of the same turn in the same repeat. Acceptance and
-    tokens per target call pool all tokens; cost ratio, verify ratio and prediction are medians over the
-    undisturbed runs, and left out where most are disturbed.
+    tokens per target call pool all tokens; all other figures are medians over the prompts.
     """
     names = list(dict.fromkeys(r.strategy for r in results))
     return [_summary(name, [r for r in results if r.strategy == name]) for name in names]
@@ -63,58 +69,89 @@ def summarize(results: Sequence[Result]) -> list[Summary]:
 def _summary(name: str, runs: Sequence[Result]) -> Summary:
     judged = sum(r.figures.judged for r in runs)
     calls = sum(r.figures.target_calls for r in runs)
-    disturbed = [r for r in runs if r.is_disturbed]
-    verdict = _verdict(runs, disturbed)
-    own = [] if verdict is not None and verdict.word == "disturbed" else [costs(r.figures, r.baseline) for r in runs]
-    told = {figure: _median([getattr(found, figure) for found in own]) for figure in NAMES}
+    verdict = _verdict(runs)
+    compared, missing = _compared(runs, verdict)
+    told = [] if _is_disturbed(verdict) else runs
+    speedup = _speedups(runs, compared)
+    predicted = None if missing else _median(compared, lambda r: r.costs.predicted_speedup)
     return Summary(
         strategy=name,
         decode_tokens_per_second=_spread(runs, lambda r: r.figures.decode_tokens_per_second),
-        speedup=_speedups(runs),
+        speedup=speedup,
         acceptance_rate=sum(r.figures.accepted for r in runs) / judged if judged else None,
         tokens_per_target_call=sum(r.figures.new_tokens for r in runs) / calls if calls else None,
-        **told,
+        cost_ratio=_median(told, lambda r: r.costs.cost_ratio),
+        verify_ratio=_median(told, lambda r: r.costs.verify_ratio),
+        predicted_speedup=predicted,
+        remainder=speedup.median / predicted - 1 if speedup and predicted else None,
         reliability=verdict,
         runs=len(runs),
-        disturbed_runs=len(disturbed),
+        compared_runs=len(compared),
+        disturbed_runs=sum(r.is_disturbed for r in runs),
+        no_prediction=missing,
         recomputes=any(r.figures.recomputes for r in runs),
     )
 
 
-def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+def _compared(runs: Sequence[Result], verdict: Verdict | None) -> tuple[list[Result], str]:
+    """The runs that speedup and prediction are both over, and why nothing can be predicted of any such.
 
-
-def _verdict(runs: Sequence[Result], disturbed: Sequence[Result]) -> Verdict | None:
-    words = [found.word for r in runs if (found := r.reliability) is not None]
-    if not words:
-        return None
-    if not disturbed and words.count("short") * 2 > len(words):
-        return Verdict("short", next(found.reason for r in runs if (found := r.reliability) and found.word == "short"))
-    told = [found.reason for r in disturbed if (found := r.reliability) is not None]
-    reason = f"{len(disturbed)} of {len(runs)} runs, e.g. {told[0]}" if len(runs) > 1 and told else "".join(told)
-    return Verdict("disturbed" if 2 * len(disturbed) > len(runs) else "steady", reason)
-
-
-def _speedups(runs: Sequence[Result]) -> Spread | None:
-    """Disturbed runs count for the median only where a prompt has no others; their whole interval is in the spread."""
+    They are those that have a prediction: undisturbed, at one pace. Where that would leave a prompt without a
+    run, a prediction would be of other prompts than the speedup is: then it is left out, and the speedup is over
+    the undisturbed runs, and over disturbed ones of a prompt that has no others.
+    """
     steady = {_prompt(r) for r in runs if not r.is_disturbed}
-    found = _spread([r for r in runs if not r.is_disturbed or _prompt(r) not in steady], lambda r: r.speedup)
+    clear = [r for r in runs if not r.is_disturbed or _prompt(r) not in steady]
+    lacking = [r for r in runs if r.costs.missing]
+    both = [r for r in clear if not r.costs.missing]
+    if not _is_disturbed(verdict) and {_prompt(r) for r in both} == {_prompt(r) for r in runs}:
+        return both, ""
+    counts = Counter(r.costs.missing for r in lacking)
+    return clear, ", ".join(f"{why}{_of(count, len(runs))}" for why, count in counts.items())
+
+
+def _is_disturbed(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.word == "disturbed"
+
+
+def _of(count: int, runs: int) -> str:
+    return f" in {count} of {runs} runs" if runs > 1 else ""
+
+
+def _verdict(runs: Sequence[Result]) -> Verdict | None:
+    told = [found for r in runs if (found := r.reliability) is not None]
+    if not told:
+        return None
+    disturbed = [found.reason for found in told if found.is_disturbed]
+    short = [found.reason for found in told if found.word == "short"]
+    if not disturbed and 2 * len(short) > len(told):
+        return Verdict("short", short[0])
+    reason = "".join(disturbed[:1])
+    if disturbed and len(runs) > 1:
+        reason = f"{len(disturbed)} of {len(runs)} disturbed, e.g. {reason}"
+    return Verdict("disturbed" if disturbed and 2 * len(disturbed) >= len(told) else "steady", reason)
+
+
+def _speedups(runs: Sequence[Result], compared: Sequence[Result]) -> Spread | None:
+    """The median is over the compared runs, the spread over all: of disturbed ones over their intervals."""
+    middle = _median(compared, lambda r: r.speedup)
     ends = [end for r in runs if r.is_disturbed and (told := r.reliability) for end in (told.low, told.high)]
-    known = [end for end in (*ends, *(r.speedup for r in runs)) if end is not None]
-    return None if found is None else Spread(found.median, min(known), max(known))
+    known = [end for end in (*ends, *(r.speedup for r in runs if not r.is_disturbed)) if end is not None]
+    return None if middle is None else Spread(middle, min(known), max(known))
 
 
 def _spread(runs: Sequence[Result], figure: Callable[[Result], float | None]) -> Spread | None:
+    values, middle = [value for r in runs if (value := figure(r)) is not None], _median(runs, figure)
+    return None if middle is None else Spread(middle, min(values), max(values))
+
+
+def _median(runs: Sequence[Result], figure: Callable[[Result], float | None]) -> float | None:
+    """Over the prompts, each by the median of its repeats."""
     by_prompt: dict[tuple[int, int], list[float]] = {}
     for result in runs:
-        value = figure(result)
-        if value is not None:
+        if (value := figure(result)) is not None:
             by_prompt.setdefault(_prompt(result), []).append(value)
-    values = [value for repeats in by_prompt.values() for value in repeats]
-    medians = [median(repeats) for repeats in by_prompt.values()]
-    return Spread(median(medians), min(values), max(values)) if medians else None
+    return median(median(repeats) for repeats in by_prompt.values()) if by_prompt else None
 
 
 def _prompt(result: Result) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from specdec_tui.benchmark.report import as_json, as_sheet, note_lines
 from specdec_tui.benchmark.run import BenchmarkError, Result, measure
 from specdec_tui.benchmark.statistics import Verdict, summarize
 from specdec_tui.benchmark.suites import Prompt, builtin_suite, read_suite
-from specdec_tui.decoding.figures import RECOMPUTES
+from specdec_tui.decoding.figures import RECOMPUTES, RunFigures
 from specdec_tui.decoding.records import (
     EndReason,
     Event,
@@ -258,12 +258,18 @@ def test_intervals_cover_prompts_and_repeats() -> None:
 def test_a_disturbed_run_has_no_bare_ratio_in_the_table_and_says_why() -> None:
     results = beside(plain_run("lookup", 0.058), 0.172)
     summaries = summarize(results)
-    assert row_of(as_sheet(results, summaries, INFO), "lookup")["speedup"] == "1.00–2.97 ~"
+    assert row_of(as_sheet(results, summaries, INFO), "lookup")["speedup"] == "≤ 1.00 ~"
     (line,) = note_lines(results, summaries)
     assert line == "~ lookup: clock disturbed: one-token passes took 58 ms here and 172 ms in target"
     report = as_json(results, summaries, INFO, TWO, {}, {})
     verdict = {"word": "disturbed", "reason": "one-token passes took 58 ms here and 172 ms in target"}
-    assert [result["reliability"] for result in report["results"]] == [{"word": "steady", "reason": ""}, verdict]
+    words = [{name: result["reliability"][name] for name in ("word", "reason")} for result in report["results"]]
+    assert words == [{"word": "steady", "reason": ""}, verdict]
+    single = report["results"][1]["reliability"]
+    assert (single["low"], single["high"]) == pytest.approx((1.0, 1.0)), "the interval is in each single result"
+    assert report["results"][1]["no_prediction"] == summaries[1].no_prediction == "clock disturbed"
+    row = row_of(as_sheet(results, summaries, INFO), "lookup")
+    assert (row["c"], row["v"], row["predicted (off by)"]) == ("– ~", "– ~", "– ~")
     summary = json.loads(json.dumps(report["summary"]))[1]
     assert (summary["reliability"], summary["runs"], summary["disturbed_runs"]) == (verdict, 1, 1)
 
@@ -275,7 +281,7 @@ def test_what_a_disturbed_run_costs_is_withheld_from_table_and_json() -> None:
     results = beside(run, 0.172)
     summaries = summarize(results)
     row = row_of(as_sheet(results, summaries, INFO), "lookup")
-    assert [row[name] for name in ("c", "v", "predicted (off by)")] == ["–"] * 3
+    assert [row[name] for name in ("c", "v", "predicted (off by)")] == ["– ~"] * 3
     report = as_json(results, summaries, INFO, TWO, {}, {})
     for told in (report["results"][1], report["summary"][1]):
         assert {told[name] for name in ("cost_ratio", "verify_ratio", "predicted_speedup", "remainder")} == {None}
@@ -284,17 +290,87 @@ def test_what_a_disturbed_run_costs_is_withheld_from_table_and_json() -> None:
 def test_one_disturbed_repeat_does_not_spoil_the_others_and_is_counted() -> None:
     results = [
         result
-        for repeat, step in enumerate((0.1, 0.03, 0.1))
+        for repeat, step in enumerate((0.1, 0.2, 0.1))
         for result in beside(plain_run("lookup", step, repeat=repeat), 0.1)
     ]
     summaries = summarize(results)
     lookup = summaries[1]
     assert lookup.speedup is not None and lookup.reliability is not None
-    assert (lookup.speedup.median, lookup.speedup.low, lookup.speedup.high) == pytest.approx((1.0, 1.0, 10 / 3))
+    assert (lookup.speedup.median, lookup.speedup.low, lookup.speedup.high) == pytest.approx((1.0, 0.5, 1.0))
     assert (lookup.reliability.word, lookup.disturbed_runs, lookup.runs) == ("steady", 1, 3)
-    assert row_of(as_sheet(results, summaries, INFO), "lookup")["speedup"] == "1.00 (1.00–3.33) ~"
+    assert row_of(as_sheet(results, summaries, INFO), "lookup")["speedup"] == "1.00 (0.50–1.00) ~\n1 of 3 disturbed"
     (line,) = note_lines(results, summaries)
-    assert line.startswith("~ lookup: clock disturbed: 1 of 3 runs, e.g. one-token passes took 30 ms here")
+    assert line.startswith("~ lookup: 1 of 3 disturbed, e.g. one-token passes took 200 ms here")
+    assert lookup.reliability.reason == line.removeprefix("~ lookup: ")
+    assert lookup.compared_runs == 2
+
+
+def test_with_half_of_its_runs_disturbed_a_summary_is_disturbed_and_has_an_interval_and_no_bare_ratio() -> None:
+    """Two of four runs were disturbed, and it was called steady, with a median."""
+    for disturbed, word, shown in (
+        (1, "steady", "1.00 (0.50–1.00) ~\n1 of 4 disturbed"),
+        (2, "disturbed", "0.50–1.00 ~\n2 of 4 disturbed"),
+        (3, "disturbed", "0.50–1.00 ~\n3 of 4 disturbed"),
+    ):
+        results = [
+            result
+            for repeat in range(4)
+            for result in beside(plain_run("lookup", 0.2 if repeat < disturbed else 0.1, repeat=repeat), 0.1)
+        ]
+        summaries = summarize(results)
+        row = row_of(as_sheet(results, summaries, INFO), "lookup")
+        told = as_json(results, summaries, INFO, TWO, {}, {})["summary"][1]
+        assert (told["reliability"]["word"], row["speedup"]) == (word, shown)
+        assert told["reliability"]["reason"].startswith(f"{disturbed} of 4 disturbed, e.g. ")
+        assert (told["predicted_speedup"] is None) == (row["predicted (off by)"] == "– ~") == (word == "disturbed")
+        assert told["no_prediction"] == (f"clock disturbed in {disturbed} of 4 runs" if word == "disturbed" else "")
+
+
+def pace_changed(strategy: str, ratio: float, prompt: int = 0, repeat: int = 0) -> list[Result]:
+    """Beside the target's: in the middle of both the machine became six times as fast; their ratio stands."""
+    found = beside(plain_run(strategy, 0.1, prompt, repeat, rounds=0), 0.1)
+    for result, step in zip(found, (0.1, 0.1 / ratio), strict=True):
+        result.figures = RunFigures()
+        result.figures.add(RunStarted(result.strategy, 7, 4, 99))
+        for number in range(40):
+            seconds = step * (6 if number < 20 else 1)
+            result.figures.add(RoundVerified(number, (), Token(0, Status.SAMPLED, number), 0.0, seconds, 0.0))
+    for result in found:
+        result.baseline = found[0].figures
+    return found
+
+
+def test_speedup_and_prediction_are_over_the_same_runs() -> None:
+    """The prediction was the median of the runs at one pace, the speedup that of all."""
+    steps = (0.1, 0.098, 0.096)
+    results = [r for repeat, step in enumerate(steps) for r in beside(plain_run("lookup", step, repeat=repeat), 0.1)]
+    results += [r for repeat in (3, 4) for r in pace_changed("lookup", 0.93, repeat=repeat)]
+    assert all(r.reliability is not None and r.reliability.is_steady for r in results)
+    summaries = summarize(results)
+    lookup = summaries[1]
+    assert lookup.speedup is not None and lookup.predicted_speedup is not None and lookup.remainder is not None
+    assert (lookup.runs, lookup.compared_runs, lookup.no_prediction) == (5, 3, "")
+    assert lookup.speedup.median == pytest.approx(0.1 / 0.098)
+    assert lookup.predicted_speedup == pytest.approx(1.0), "a round is taken to cost no less than a step"
+    assert lookup.remainder == pytest.approx(lookup.speedup.median / lookup.predicted_speedup - 1)
+    assert lookup.speedup.low == pytest.approx(0.93), "the spread is of all"
+    (line,) = note_lines(results, summaries)
+    assert line == "§ lookup: pace changed in 2 of 5 runs: these are in neither speedup nor prediction"
+
+
+def test_where_no_run_of_a_prompt_has_a_prediction_none_is_told_and_it_is_said_why() -> None:
+    results = [r for repeat in range(2) for r in beside(plain_run("lookup", 0.1, 0, repeat), 0.1)]
+    results += [r for repeat in range(2) for r in pace_changed("lookup", 0.93, 1, repeat)]
+    summaries = summarize(results)
+    lookup = summaries[1]
+    assert lookup.speedup is not None and lookup.speedup.median == pytest.approx((1.0 + 0.93) / 2), "of both prompts"
+    assert (lookup.predicted_speedup, lookup.remainder) == (None, None)
+    assert lookup.no_prediction == "pace changed in 2 of 4 runs"
+    row = row_of(as_sheet(results, summaries, INFO), "lookup")
+    assert row["predicted (off by)"] == "– §" and row["c"] == "– §"
+    assert note_lines(results, summaries) == ["§ lookup: pace changed in 2 of 4 runs: no c, v and prediction"]
+    singles = as_json(results, summaries, INFO, TWO, {}, {})["results"]
+    assert [r["no_prediction"] for r in singles if r["strategy"] == "lookup"] == ["", "", *["pace changed"] * 2]
 
 
 def test_the_table_says_why_a_run_is_different_and_where() -> None:
