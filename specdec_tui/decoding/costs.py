@@ -70,6 +70,12 @@ def without_disturbed(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {**figures, **{name: None for name in NAMES if name in figures}, "no_prediction": CLOCK_DISTURBED}
 
 
+def kept_costs(figures: Mapping[str, Any]) -> Costs:
+    """Those of a run whose figures were kept by their names in JSON."""
+    told = without_disturbed(figures)
+    return Costs(**{name: told.get(name) for name in NAMES}, missing=told.get("no_prediction") or "")
+
+
 def measured_costs(run: RunFigures, baseline: RunFigures | None) -> Costs:
     """The same, whether clocks disagree or not.
 

@@ -12,6 +12,7 @@ from specdec_tui.decoding.reliability import Reliability, reliability
 RECOMPUTES, SAME_TEXT = "†", "‡"
 """Marks beside a speedup: the baseline recomputes; it is not the ratio of the tokens per second told with it."""
 
+MARKS = RECOMPUTES, SAME_TEXT
 _WORDS = {RECOMPUTES: "target recomputes", SAME_TEXT: "over the same text"}
 _AGREES = 0.05  # of the ratio of two speeds and a speedup
 

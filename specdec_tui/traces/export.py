@@ -11,8 +11,8 @@ from typing import Any
 
 from specdec_tui.decoding.costs import without_disturbed
 from specdec_tui.decoding.records import PrefillDone, RoundVerified, RunEnded, RunStarted, Step, Token, tokens_of
-from specdec_tui.decoding.reliability import reliability
 from specdec_tui.doors.characters import json_text, visible
+from specdec_tui.traces.compared import Compared, compared
 from specdec_tui.traces.format import MARK, VERSION, Trace, TraceHeader
 from specdec_tui.traces.summary import AGAINST, figures_of, summarise
 from specdec_tui.traces.tokens import encode_token
@@ -35,6 +35,11 @@ COLUMNS = (
     "verify_seconds",
     "other_seconds",
     "reliability",
+    "speedup",
+    "speedup_low",
+    "speedup_high",
+    "marks",
+    "baseline_created",
 )
 
 # Signs that make a spreadsheet read a cell as a formula, in half and full width, also behind blanks that it drops.
@@ -74,18 +79,28 @@ def as_csv(trace: Trace) -> str:
 
     Texts that a spreadsheet would read as formulas have an apostrophe before them, and characters that a
     terminal obeys are the symbols that the app shows: token ids and the JSON are exact. The seconds are those
-    of the whole round and stand on its first row alone, so that a sum over the column is right. `reliability`
-    is the word of the whole run, empty where it cannot be told.
+    of the whole round and stand on its first row alone, so that a sum over the column is right. From `reliability`
+    on all is of the whole run, and empty where it cannot be told: its word, its speedup (of a disturbed run the
+    interval alone), what marks the app has beside it, and of what other time the baseline is.
     """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(COLUMNS)
-    figures = figures_of(trace.events)
+    found = compared(trace.header, figures_of(trace.events))
     for name, steps in steps_of(trace).items():
-        told = reliability(figures[name], figures.get("target"))
+        told = _told(found[name])
         for step in steps:
-            writer.writerows([*row, told.word if told else ""] for row in _rows(_cell(name), step))
+            writer.writerows([*row, *told] for row in _rows(_cell(name), step))
     return written.getvalue()
+
+
+def _told(found: Compared) -> tuple[Any, ...]:
+    """A run's word, speedup, its ends, marks and baseline."""
+    one = found.standing
+    if one is None:
+        return ("",) * 6
+    ends = ("" if end is None else end for end in (one.low, one.high))
+    return one.word, "" if one.is_disturbed else one.ratio, *ends, one.marks, _cell(found.since)
 
 
 def steps_of(trace: Trace) -> dict[str, list[Step]]:

@@ -140,7 +140,7 @@ def _check_figures(table: dict[str, Any]) -> None:
             checked_number(name, table[name])
     if table.get("reliability") is not None:
         _reliability(mapping(table, "reliability"))
-    for name in ("baseline_created", "no_prediction"):
+    for name in ("baseline_created", "no_prediction", "marks"):
         if table.get(name) is not None:
             text(table, name)
     if table.get("lossless") is not None:

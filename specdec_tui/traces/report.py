@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specdec_tui.decoding.costs import PACE_CHANGED, UNPREDICTED, Costs, costs
+from specdec_tui.decoding.costs import PACE_CHANGED, UNPREDICTED, Costs
 from specdec_tui.decoding.figures import RECOMPUTES, RunFigures
 from specdec_tui.decoding.records import Checked, EndReason, Lossless, LosslessStatus, Step
-from specdec_tui.decoding.standing import Verdict, standing
+from specdec_tui.decoding.standing import SAME_TEXT, Verdict
 from specdec_tui.glossary import FIGURES
+from specdec_tui.traces.compared import Compared, compared
 from specdec_tui.traces.export import steps_of
 from specdec_tui.traces.format import Trace
 from specdec_tui.traces.markup import element, safe, table
@@ -61,6 +62,7 @@ def as_html(trace: Trace) -> str:
     """The whole report as one document. Everything from models and files is escaped."""
     header, runs = trace.header, steps_of(trace)
     figures = figures_of(trace.events)
+    found = compared(header, figures)
     verdicts = {event.strategy: event.lossless for event in trace.events if isinstance(event, Checked)}
     tones = {name: _TONES.get(name, "tone-5") for name in runs}
     names = spellings((step for steps in runs.values() for step in steps), trace.texts)
@@ -72,8 +74,8 @@ def as_html(trace: Trace) -> str:
         element("h2", "Prompt"),
         element("pre", safe(header.prompt)),
         element("h2", "Strategies"),
-        _comparison(figures, verdicts),
-        *_warnings(figures),
+        _comparison(figures, found, verdicts),
+        *_warnings(figures, found),
         element("p", safe(_DEFINITIONS), class_="quiet"),
         speed_chart(runs, tones),
         element("h2", "Texts"),
@@ -103,15 +105,16 @@ def _subtitle(trace: Trace) -> str:
     return " · ".join([*parts, header.created, f"specdec-tui {header.app}"])
 
 
-def _comparison(figures: Mapping[str, RunFigures], verdicts: Mapping[str, Lossless]) -> str:
-    target = figures.get("target")
+def _comparison(
+    figures: Mapping[str, RunFigures], found: Mapping[str, Compared], verdicts: Mapping[str, Lossless]
+) -> str:
     rows = [
         (
             name,
             _number(run.decode_tokens_per_second, ".1f"),
-            *_compared(run, name == "target", target),
+            *(("1.00×" + " †" * run.recomputes, "") if name == "target" else _compared(found[name])),
             _outcome(name, run, verdicts.get(name)),
-            *_costs(Costs() if name == "target" else costs(run, target), run),
+            *_costs(Costs() if name == "target" else found[name].costs, run),
             str(run.new_tokens),
             str(run.rounds),
             f"{run.prefill_seconds:.2f}",
@@ -121,12 +124,14 @@ def _comparison(figures: Mapping[str, RunFigures], verdicts: Mapping[str, Lossle
     return table(_HEAD, rows, class_="figures")
 
 
-def _compared(run: RunFigures, is_target: bool, target: RunFigures | None) -> tuple[str, str]:
+def _compared(found: Compared) -> tuple[str, str]:
     """A run's speedup, and whether its clock can be believed: if not, an interval in the place of a number."""
-    found = None if is_target else standing(run, target)
-    words = "1.00×" if is_target else "–" if found is None else found.text
-    slower = " slower" * (found is not None and found.verdict is Verdict.SLOWER)
-    return words + slower + " †" * run.recomputes, "" if found is None else found.word
+    one = found.standing
+    if one is None:
+        return "–", ""
+    slower = " slower" * (one.verdict is Verdict.SLOWER)
+    marks, since = f" {one.marks}" * bool(one.marks), f" vs. target of {found.since}" * bool(found.since)
+    return one.text + slower + marks + since, one.word
 
 
 def _costs(found: Costs, run: RunFigures) -> tuple[str, ...]:
@@ -143,17 +148,17 @@ def _costs(found: Costs, run: RunFigures) -> tuple[str, ...]:
     )
 
 
-def _warnings(figures: Mapping[str, RunFigures]) -> list[str]:
+def _warnings(figures: Mapping[str, RunFigures], found: Mapping[str, Compared]) -> list[str]:
     """What the figures of the table must not be read without."""
-    told = {name: standing(run, figures.get("target")) for name, run in figures.items()}
+    told = {name: one.standing for name, one in found.items()}
     doubt = {"disturbed": "clock disturbed", "short": "too short"}
-    lines = [f"{name}: {doubt[found.word]}: {found.reason}." for name, found in told.items() if found and found.reason]
-    changed = [name for name, run in figures.items() if costs(run, figures.get("target")).missing == PACE_CHANGED]
-    if changed:
+    lines = [f"{name}: {doubt[one.word]}: {one.reason}." for name, one in told.items() if one and one.reason]
+    if changed := [name for name, one in found.items() if one.costs.missing == PACE_CHANGED]:
         lines.append(f"{UNPREDICTED} {', '.join(changed)}: {PACE_CHANGED}: nothing is predicted, and c and v not told.")
-    recomputing = [name for name, run in figures.items() if run.recomputes]
-    if recomputing:
+    if recomputing := [name for name, run in figures.items() if run.recomputes]:
         lines.append(f"† {', '.join(recomputing)}: {RECOMPUTES}.")
+    if same_text := [name for name, one in told.items() if one and SAME_TEXT in one.marks]:
+        lines.append(f"{SAME_TEXT} {', '.join(same_text)}: over the same text; tok/s are over all that each wrote.")
     return [element("p", safe(line)) for line in lines]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from specdec_tui.decoding.records import EndReason
 from specdec_tui.decoding.reliability import TOLERANCE, Reliability
-from specdec_tui.decoding.standing import RECOMPUTES, Standing, Verdict, verdict_of
+from specdec_tui.decoding.standing import MARKS, RECOMPUTES, Standing, Verdict, verdict_of
 from specdec_tui.traces.header import TraceHeader
 
 
@@ -55,7 +55,9 @@ def _standing(header: TraceHeader, name: str, figures: Mapping[str, Any], target
     has_failed = figures.get("finish_reason") == EndReason.ERROR
     doubts = has_failed, header.is_borrowed(name), recomputes, name == "drafter"
     verdict = verdict_of(told, ratio, most, not any(doubts))
-    return Standing(ratio, verdict, told.low, told.high, told.reason, RECOMPUTES * recomputes)
+    kept = figures.get("marks", RECOMPUTES * recomputes)
+    marks = "".join(mark for mark in MARKS if mark in kept)
+    return Standing(ratio, verdict, told.low, told.high, told.reason, marks)
 
 
 def _supposed(ratio: float, most: float | None) -> Reliability:

@@ -9,6 +9,7 @@ from specdec_tui.decoding.costs import NAMES, costs
 from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.decoding.records import Checked, Event, Lossless, Step
 from specdec_tui.decoding.reliability import reliability
+from specdec_tui.decoding.standing import standing
 from specdec_tui.traces.values import plain
 
 AGAINST = (
@@ -17,6 +18,7 @@ AGAINST = (
     *NAMES,
     "no_prediction",
     "reliability",
+    "marks",
 )
 """Figures against a baseline."""
 
@@ -52,7 +54,7 @@ def summarise(
 
 
 def _summary(run: RunFigures, baseline: RunFigures | None, verdict: Lossless | None) -> dict[str, Any]:
-    end, told = run.end, reliability(run, baseline)
+    end, told, stands = run.end, reliability(run, baseline), standing(run, baseline)
     return {
         "prompt_tokens": run.prompt_tokens,
         "new_tokens": run.new_tokens,
@@ -78,6 +80,7 @@ def _summary(run: RunFigures, baseline: RunFigures | None, verdict: Lossless | N
         "other_seconds": run.other_seconds,
         **costs(run, baseline).named(),
         "reliability": told,
+        "marks": "" if stands is None else stands.marks,
         "recomputes": run.recomputes,
         "lossless": verdict,
     }

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from recorded import comparison, long_events, trace_of
+from recorded import comparison, long_events, slower, trace_of, with_changed_pace
 
 from specdec_tui.decoding.figures import speedup
 from specdec_tui.decoding.records import Finished
 from specdec_tui.decoding.reliability import WORDS
-from specdec_tui.traces.baseline import is_comparable, last_baseline, measured_against
-from specdec_tui.traces.export import as_json
+from specdec_tui.decoding.standing import Standing, standing
+from specdec_tui.traces.baseline import is_comparable, last_baseline, measured_against, of_trace
+from specdec_tui.traces.export import as_csv, as_json
 from specdec_tui.traces.files import read_trace
 from specdec_tui.traces.format import Trace, TraceError, parse_lines, trace_lines
+from specdec_tui.traces.report import as_html
+from specdec_tui.traces.standings import standings
 from specdec_tui.traces.store import TraceStore
 from specdec_tui.traces.summary import AGAINST, figures_of
 from specdec_tui.tui.screens.history_rows import best
@@ -99,6 +105,59 @@ def test_figures_against_a_borrowed_baseline_stay_in_the_trace_and_say_from_when
     with pytest.raises(TraceError, match="baseline_created"):
         broken = replace(kept.header, strategies={"speculative": {**figures, "baseline_created": 7}})
         parse_lines(trace_lines(Trace(broken, kept.events)))
+
+
+def borrowed(run: Trace, earlier: Trace) -> tuple[Trace, Standing]:
+    """A run without the target, measured against an earlier one, and how the app tells it."""
+    baseline = of_trace(earlier)
+    assert baseline is not None
+    (figures,) = figures_of(run.events).values()
+    measured = measured_against(run, baseline)
+    found = standing(figures, baseline.figures)
+    assert found is not None
+    return measured, found
+
+
+@pytest.mark.parametrize("case", ["steady", "disturbed", "pace changed", "over the same text"])
+def test_exports_tell_of_a_borrowed_baseline_what_the_app_tells(case: str) -> None:
+    """CSV had an empty word and no ratio, HTML dashes, where the pane said `2.59× vs. target of 12:00`."""
+    run, earlier = alone(), comparison()
+    if case == "disturbed":
+        earlier = slower(earlier, "target", 3)
+    if case == "pace changed":
+        run, earlier = with_changed_pace(run), with_changed_pace(earlier)
+    if case == "over the same text":
+        earlier = trace_of((*long_events("target", 70), Finished()))
+        run = trace_of((*run.events[:-20], *slower(run, "speculative", 3).events[-20:]), "another prompt", second=30)
+    trace, found = borrowed(run, earlier)
+    assert found.is_disturbed == (case == "disturbed")
+    kept = parse_lines(trace_lines(trace))
+    for one in (trace, kept):
+        row = next(csv.DictReader(io.StringIO(as_csv(one))))
+        assert row["reliability"] == found.word and row["marks"] == found.marks
+        assert row["baseline_created"] == earlier.header.created
+        assert row["speedup"] == ("" if found.is_disturbed else str(found.ratio))
+        assert (row["speedup_low"], row["speedup_high"]) == (str(found.low), str(found.high))
+        page = re.sub("<[^>]*>", "", as_html(one))
+        marks = f" {found.marks}" * bool(found.marks)
+        assert f"{found.text}{marks} vs. target of {earlier.header.created}" in page
+        assert (found.reason in page) and ("pace changed" in page) == (case == "pace changed")
+        figures = trace.header.strategies["speculative"]
+        assert (f"{figures['predicted_speedup'] or 0:.2f}× (" in page) == (figures["predicted_speedup"] is not None)
+    if case == "over the same text":
+        assert found.marks == "‡" and "‡ speculative: over the same text" in page
+    (own,) = standings(kept.header).values()
+    assert own == found
+
+
+def test_marks_that_nobody_knows_are_left_out_of_a_kept_run() -> None:
+    trace, found = borrowed(alone(), comparison())
+    figures = {**trace.header.strategies["speculative"], "marks": "†\x1b[31m?"}
+    (own,) = standings(replace(trace.header, strategies={"speculative": figures})).values()
+    assert own == replace(found, marks="†")
+    with pytest.raises(TraceError, match="marks"):
+        broken = replace(trace.header, strategies={"speculative": {**figures, "marks": ["†"]}})
+        parse_lines(trace_lines(Trace(broken, trace.events)))
 
 
 def _without(figures: Mapping[str, object], name: str) -> dict[str, object]:

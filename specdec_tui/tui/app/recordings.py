@@ -319,7 +319,9 @@ class Recordings:
         picture = self._screen.photograph()
 
         def write(target: Target) -> None:
-            self._write(trace, target, picture)
+            # A baseline may have been found while the dialog was open.
+            now = self.trace
+            self._write(now if now is not None and now.events is trace.events else trace, target, picture)
 
         try:
             target = Target.of(kind, name) if kind and name else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import subprocess
@@ -365,6 +367,27 @@ async def test_without_a_target_speedups_are_against_its_last_comparable_run_and
         await until(pilot, lambda: len(app.runs.engine._engine.runs) == 4 and not app.runs.running)
         await until(pilot, lambda: "×" in str(pane._figure_line.render()))
         assert "no baseline" not in str(pane._figure_line.render())
+
+
+async def test_exports_of_a_run_without_target_have_the_ratio_and_the_mark_of_the_app(tmp_path: Path) -> None:
+    """They had dashes: nothing but JSON knew the earlier run."""
+    app = make_app(max_new_tokens=60, strategies=("target", "speculative"))
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        created = app.recordings.trace.header.created if app.recordings.trace else ""
+        await pilot.press("1")
+        await one_run(pilot, "next")
+        line = app.grid.panes["speculative"]._figure_line
+        await until(pilot, lambda: " vs. target of " in str(line.render()))
+        ratio = re.search(r"(\S+×)\S* (?:\(.*\) )?vs\. target of ", str(line.render()))
+        assert ratio is not None
+        for kind in ("html", "csv"):
+            app.action_export(f"{kind} {tmp_path / f'out.{kind}'}")
+            await until(pilot, lambda kind=kind: any(f"out.{kind}" in text for text in toasts(app)), kind)
+        page = re.sub("<[^>]*>", "", (tmp_path / "out.html").read_text(encoding="utf-8"))
+        assert re.search(rf"{re.escape(ratio[1])}[ †‡]* vs\. target of {created}", page)
+        row = next(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text(encoding="utf-8"))))
+        assert row["baseline_created"] == created and f"{float(row['speedup']):.2f}×" == ratio[1]
 
 
 @pytest.mark.parametrize("view", ["text", "charts"])
