@@ -15,10 +15,23 @@ PACKAGE = Path(specdec_tui.__file__).parent
 # Calls by their bare name, by the module they belong to, and methods by their name alone.
 BUILTINS = {"print", "open", "input", "breakpoint"}
 FUNCTIONS = {
-    "os": {"open", "fdopen", "write", "replace", "rename", "truncate", "dup2", "link", "popen", "system", "mkfifo"},
+    "os": {"open", "fdopen", "write", "writev", "pwrite", "sendfile", "replace", "rename", "truncate", "dup2", "link"}
+    | {"symlink", "popen", "system", "mkfifo", "mknod", "posix_spawn"},
     "io": {"open", "FileIO", "open_code"},
     "codecs": {"open"},
-    "shutil": {"copy", "copy2", "copyfile", "copyfileobj", "copytree", "move"},
+    "shutil": {"copy", "copy2", "copyfile", "copyfileobj", "copytree", "move", "make_archive", "unpack_archive"},
+    "gzip": {"open", "GzipFile"},
+    "bz2": {"open", "BZ2File"},
+    "lzma": {"open", "LZMAFile"},
+    "tarfile": {"open", "TarFile"},
+    "zipfile": {"ZipFile"},
+    "fileinput": {"input", "FileInput"},
+    "linecache": {"getline", "getlines"},
+    "urllib.request": {"urlretrieve"},
+    "torch": {"save", "load"},
+    "numpy": {"save", "savez", "savetxt", "load", "loadtxt", "fromfile", "memmap"},
+    "safetensors.numpy": {"save_file"},
+    "safetensors.torch": {"save_file"},
     "tempfile": {"mkstemp", "NamedTemporaryFile", "TemporaryFile", "SpooledTemporaryFile", "mkdtemp"},
     "logging": {"StreamHandler", "FileHandler", "basicConfig"},
     "traceback": {"print_exc", "print_exception", "print_stack", "print_tb"},
@@ -29,6 +42,11 @@ FUNCTIONS = {
     "csv": set[str](),
 }
 METHODS = {"write_text", "write_bytes", "read_text", "read_bytes", "write", "writelines", "rename", "print_exc"}
+METHODS |= {"touch", "tofile", "symlink_to", "hardlink_to", "save_pretrained"}
+# Processes, which write where we do unless their output is led elsewhere.
+PROCESSES = {"run", "Popen", "call", "check_call"}
+OF_FILES = {"mode", "encoding", "buffering", "errors", "newline"}
+MODELS = {"model", "target"}
 STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 DOORS = {"characters", "output", "reading", "writing"}
 
@@ -45,11 +63,11 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "benchmark/command.py": ({"tempfile.mkstemp"}, "a name in the system's folder, filled through the door"),
     "benchmark/suites.py": ({".read_text"}, "a resource of the package itself"),
     "backends/demo.py": (
-        {".open", ".rename", ".write", ".write_text"},
+        {".open", ".rename", ".write", ".write_text", "zipfile.ZipFile"},
         "builds the demo pair in a folder that it made itself",
     ),
     "backends/demo_convert.py": (
-        {"shutil.copyfile", ".read_text", ".write_text"},
+        {"shutil.copyfile", ".read_text", ".write_text", "safetensors.numpy.save_file"},
         "builds the demo pair in a folder that it made itself",
     ),
     "backends/demo_download.py": ({".open", ".write"}, "parts of downloads, of a known size"),
@@ -94,11 +112,23 @@ def ways(tree: ast.Module) -> Iterator[str]:
             elif node.attr in METHODS and base.split(".")[-1] not in DOORS:
                 yield f".{node.attr}"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "open":
-            if _dotted(node.func.value, named) in FUNCTIONS | {"builtins": ()}:
+            base = _dotted(node.func.value, named)
+            if base in FUNCTIONS | {"builtins": ()}:
                 continue  # found already
-            modes = [*node.args[:1], *(k.value for k in node.keywords if k.arg in ("mode", "encoding", "buffering"))]
-            if any(isinstance(mode, ast.Constant) and isinstance(mode.value, str) for mode in modes):
+            first = node.args[0] if node.args else None
+            mode = isinstance(first, ast.Constant) and isinstance(first.value, str)
+            bare = not node.args and not node.keywords and base.split(".")[-1] not in MODELS
+            if mode or bare or any(keyword.arg in OF_FILES for keyword in node.keywords):
                 yield ".open"
+        if isinstance(node, ast.Call):
+            module, _, name = _dotted(node.func, named).rpartition(".")
+            led = {keyword.arg for keyword in node.keywords}
+            if (
+                module == "subprocess"
+                and name in PROCESSES
+                and not ("capture_output" in led or led >= {"stdout", "stderr"})
+            ):
+                yield f"subprocess.{name}"
 
 
 def _dotted(node: ast.expr, named: dict[str, str]) -> str:
@@ -135,6 +165,15 @@ def test_no_module_is_allowed_more_than_it_does(name: str) -> None:
         ("from io import open\nopen('x')", {"io.open"}),
         ("path.open('rb')", {".open"}),
         ("path.open(mode='w')", {".open"}),
+        ("path.open()", {".open"}),
+        ("path.open(mode=how)", {".open"}),
+        ("model.open()", set()),
+        ("path.touch()", {".touch"}),
+        ("import gzip\ngzip.open('x')", {"gzip.open"}),
+        ("import torch\ntorch.save(x, 'x')", {"torch.save"}),
+        ("import subprocess\nsubprocess.run(['x'])", {"subprocess.run"}),
+        ("from subprocess import Popen\nPopen(['x'], stdout=1)", {"subprocess.Popen"}),
+        ("import subprocess\nsubprocess.run(['x'], capture_output=True)", set()),
         ("path.open(encoding='utf-8')", {".open"}),
         ("model.open(use_cache=True)", set()),
         ("path.write_text('x')", {".write_text"}),
