@@ -7,8 +7,10 @@ defaults. The command line, palette, side bar and model picker are all made from
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -28,6 +30,7 @@ THEMES = ("specdec-dark", "specdec-light", "specdec-colour-blind")
 
 ENVIRONMENT_PREFIX = "SPECDEC_TUI_"
 PLACES = ("CONFIG", "DATA_DIR", "CACHE_DIR")
+_OURS = re.compile("^SPECDEC_?TUI_?(?=.)", re.IGNORECASE)  # a name that is meant for us, if not quite spelt so
 """Variables that name files and folders and are no settings."""
 
 LONGEST_CONFIG = 16 * 1024
@@ -313,19 +316,20 @@ def _read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], l
     found: dict[str, str] = {}
     problems: list[str] = []
     for key, value in environment.items():
-        word = key.removeprefix(ENVIRONMENT_PREFIX)
-        if word == key or word in PLACES:
+        word = _OURS.sub("", key)
+        if word == key or key.removeprefix(ENVIRONMENT_PREFIX) in PLACES:
             continue
-        try:
-            found[name_of(word)] = value
-        except SettingError:
-            names = [*map(str.upper, FIELDS), *PLACES]
-            near = get_close_matches(word.upper(), names, 1)
-            meant = f", perhaps {ENVIRONMENT_PREFIX}{near[0]} is meant" if near else ""
-            problems.append(
-                f"environment: {quoted(key)} is not valid{meant}: "
-                f"allowed are {ENVIRONMENT_PREFIX} and one of {', '.join(names)}"
-            )
+        with suppress(SettingError):
+            if key.startswith(ENVIRONMENT_PREFIX):
+                found[name_of(word)] = value
+                continue
+        names = [*map(str.upper, FIELDS), *PLACES]
+        near = get_close_matches(word.upper(), names, 1)
+        meant = f", perhaps {ENVIRONMENT_PREFIX}{near[0]} is meant" if near else ""
+        problems.append(
+            f"environment: {quoted(key)} is not valid{meant}: "
+            f"allowed are {ENVIRONMENT_PREFIX} and one of {', '.join(names)}"
+        )
     return found, problems
 
 

@@ -151,6 +151,13 @@ def test_a_misspelt_variable_is_named_with_what_is_allowed() -> None:
     assert all(name.upper() in message for name in FIELDS) and "DATA_DIR" in message and "\n" not in message
 
 
+@pytest.mark.parametrize("name", ["specdec_tui_gamma", "SPECDEC_TUIGAMMA", "SPECDECTUI_GAMMA", "SPECDEC_TUI_"])
+def test_a_variable_whose_beginning_is_misspelt_is_named_too(name: str) -> None:
+    with pytest.raises(SettingError, match=f"'{name}' is not valid"):
+        resolve({}, {name: "3"}, Path("/none"))
+    assert resolve({}, {"SPECDEC_TUI": "1", "SPECDEC_HOME": "x"}, Path("/none"))[0] == Settings()
+
+
 def test_variables_that_name_places_and_the_palettes_words_are_no_mistakes() -> None:
     places = {f"SPECDEC_TUI_{name}": "x" for name in PLACES}
     settings, _ = resolve({}, places | {"SPECDEC_TUI_LENGTH": "7", "OTHER_SPECDEC_TUI_X": "1"}, Path("/none"))

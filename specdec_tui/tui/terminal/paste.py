@@ -58,9 +58,12 @@ class PasteSafeParser(EscapeParser):
             yield from super().feed(data)
             return
         now = monotonic()
-        pause, self._last, self._looks = now - self._last, now, 0
-        at_work = (len(data) >= LARGE or pause < PACE_SECONDS) and not _REPORTS.fullmatch(data)
-        if self._paste is not None and pause > SILENCE_SECONDS and _TO_LEAVE.fullmatch(data):
+        pause, self._looks = now - self._last, 0
+        typed = _REPORTS.sub("", data)
+        if typed:
+            self._last = now
+        at_work = bool(typed) and (len(typed) >= LARGE or pause < PACE_SECONDS)
+        if self._paste is not None and pause > SILENCE_SECONDS and _TO_LEAVE.fullmatch(typed):
             yield from self._over()
         if at_work:
             self._until = now + (IDLE_SECONDS if self._behind is None else HOLD_SECONDS)

@@ -155,6 +155,15 @@ def test_moving_the_mouse_does_not_prolong_what_is_held(keyboard: Keyboard) -> N
     assert keyboard.found == ["paste a", "y"]
 
 
+@pytest.mark.parametrize("key", ["\x03", "\x11", "\x1b[99;5u"])
+def test_ctrl_c_and_ctrl_q_act_inside_a_paste_while_the_mouse_moves(keyboard: Keyboard, key: str) -> None:
+    keyboard.send(f"{START}a")
+    for x in range(1, 9):
+        keyboard.send(f"\x1b[<35;{x};7M", apart=0.01)
+    keyboard.send(f"{key}\x1b[<35;9;7M", apart=0.01)
+    assert len(keyboard.found) == 2 and keyboard.found[1] in ("ctrl+c", "ctrl+q"), keyboard.found
+
+
 def test_bytes_without_a_paste_are_parsed_as_before(keyboard: Keyboard) -> None:
     keyboard.send("a\r\x1b[B\x1b[1;5A")
     assert keyboard.found == ["a", "enter", "down", "ctrl+up"]
