@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from transformers import PreTrainedModel
 
+from specdec_tui.backends.causal_lm import context_length_of
 from specdec_tui.backends.errors import plainly
 from specdec_tui.backends.pair import LoadError
 
@@ -24,7 +25,9 @@ def refuse_what_looks_ahead(name: str, model: PreTrainedModel) -> None:
     """LoadError where the logits of a text depend on what follows it: one pass over two texts with different ends."""
     config = model.config.get_text_config(decoder=True)
     size = max(2, int(config.vocab_size))
-    length = min(_LENGTH, int(getattr(config, "max_position_embeddings", 0) or _LENGTH))
+    length = min(_LENGTH, context_length_of(config) or _LENGTH)
+    if length < 2:
+        raise LoadError(f"{name}: its config gives it a context of {length} token: there is no room for an answer.")
     common = length // 2
     ids = torch.tensor([[(7 * i + 3) % size for i in range(length)]] * 2)
     ids[1, common:] = (ids[1, common:] + 1 + size // 3) % size

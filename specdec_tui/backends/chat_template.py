@@ -50,7 +50,7 @@ def apply_template(
     for in_parts in (False, True):
         told = _rendered(tokenizer, template, prompt, history, in_parts, cancelled)
         if "text" not in told[0]:
-            error = error or told[0]["error"]
+            error = error if in_parts else told[0]["error"]  # what a template of strings makes of parts says nothing
             continue
         text, other = told[0]["text"], told[1].get("text", "")
         found = 0.0 if in_parts and _PRINTED.search(other) else _share(prompt, text, other)

@@ -46,6 +46,7 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
     location = _locate(spec, progress)
     if location.gguf_file is None:
         _check_beside_the_weights(spec, location.folder)
+        _check_tokenizer_config(spec, location.folder)
     where = {"pretrained_model_name_or_path": location.folder, "gguf_file": location.gguf_file}
     try:
         # `trust_remote_code=False` also keeps transformers from asking at the terminal.
@@ -65,6 +66,8 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
         tokenizer = AutoTokenizer.from_pretrained(**where, trust_remote_code=False)
         size = len(tokenizer.get_vocab())
     except Exception as error:
+        if _CODE in str(error):
+            raise LoadError(f"{spec.name}: its tokenizer {_NEEDS_CODE}") from error
         raise LoadError(f"{spec.name}: its tokenizer cannot be read: {plainly(error)}") from error
     template = tokenizer.chat_template
     parts = list(template.values()) if isinstance(template, dict) else [template or ""]
@@ -74,6 +77,9 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
         raise LoadError(f"{spec.name}: its tokenizer has no tokens.")
     return ModelDescription(spec, location, config, tokenizer)
 
+
+_CODE = "trust_remote_code"
+_NEEDS_CODE = "needs program code from its repository, which is not run here."
 
 # Fields of a config by which transformers would run other code than its own: kernels of the hub, modules of the
 # repository, fused layers.
@@ -103,6 +109,19 @@ def _check_beside_the_weights(spec: ModelSpec, folder: Path) -> None:
         raise LoadError(f"{spec.name}: its generation_config.json is not valid: {plainly(error)}") from error
 
 
+def _check_tokenizer_config(spec: ModelSpec, folder: Path) -> None:
+    """LoadError, naming the field, for what the library would end at in words of Python."""
+    path = folder / "tokenizer_config.json"
+    config = read_object(path) if path.exists() else {}
+    template = config.get("chat_template")
+    named = template if isinstance(template, list) else []
+    keys = ("name", "template")
+    if not all(isinstance(part, dict) and all(isinstance(part.get(key), str) for key in keys) for part in named):
+        raise LoadError(f"{spec.name}: chat_template in its tokenizer must be text, or a list of texts with names.")
+    if not isinstance(kind := config.get("tokenizer_class"), str | None):
+        raise LoadError(f"{spec.name}: tokenizer_class in its tokenizer must be a name, not {kind!r:.60}.")
+
+
 def _same_tokenizer(folder: Path, other: Path) -> bool:
     names = ("tokenizer.json", "tokenizer_config.json")
     same, _, _ = filecmp.cmpfiles(folder, other, names, shallow=False)
@@ -119,11 +138,11 @@ def _locate(spec: ModelSpec, progress: ReportProgress) -> hub.Location:
 
 def _why_no_config(spec: ModelSpec, error: Exception) -> str:
     message = str(error)
-    if "trust_remote_code" in message:
-        return f"{spec.name} needs program code from its repository, which is not run here."
+    if _CODE in message:
+        return f"{spec.name} {_NEEDS_CODE}"
     if "does not recognize this architecture" in message or "not supported yet" in message:
         return (
             f"{spec.name}: its architecture is not known to transformers {transformers.__version__} "
             f"({first_line(error)}). A newer transformers may know it."
         )
-    return f"{spec.name}: its config cannot be read: {first_line(error)}"
+    return f"{spec.name}: its config cannot be read: {plainly(error)}"

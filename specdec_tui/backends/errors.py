@@ -46,7 +46,10 @@ def plainly(error: BaseException) -> str:
     """The same for errors that are words of Python alone: a KeyError says nothing but the key."""
     text = first_line(error)
     if isinstance(error, KeyError):
-        return f"{text.strip(chr(39))!r} is not there, or not known"
+        said = first_line(Exception(*error.args))
+        return said if " " in said else f"{said!r} is not there, or not known"
+    if isinstance(error, EOFError):
+        return "it ends too early"
     if isinstance(error, AttributeError) and (found := _LACKS.search(text)):
         return f"{found[1]!r} is not there"
     if isinstance(error, ZeroDivisionError):

@@ -95,7 +95,7 @@ def contents_of(location: Location) -> Contents:
     """What the headers of a model's weight files, which are all there, say that is in them."""
     if location.gguf_file is not None:
         header = read_header(location.folder / location.gguf_file)
-        return Contents(len(header.tensors), header.parameters)
+        return Contents(frozenset(header.tensors), header.parameters)
     return check_weights(location.folder, names_of(location.folder) or ())
 
 
@@ -126,9 +126,9 @@ def _require_weights(source: str, folder: Path) -> None:
     except FileProblem as problem:
         raise LoadError(f"{source}: its weights cannot be loaded: {problem}.") from None
     layers = sizes_of(source, _config(source, folder)).layers
-    if tensors is not None and layers > tensors:
+    if tensors is not None and layers > len(tensors):
         raise LoadError(
-            f"{source}: its config names {layers:,} layers, but its weight files hold {tensors:,} tensors: "
+            f"{source}: its config names {layers:,} layers, but its weight files hold {len(tensors):,} tensors: "
             "they do not belong together."
         )
 
@@ -170,7 +170,7 @@ def _check_gguf(source: str, path: Path) -> None:
 
 
 def _has_tokenizer(folder: Path) -> bool:
-    return any(next(folder.glob(name), None) is not None for name in _TOKENIZER_FILES)
+    return any(not path.is_dir() for name in _TOKENIZER_FILES for path in folder.glob(name))
 
 
 def _check_tokenizer(source: str, folder: Path) -> None:

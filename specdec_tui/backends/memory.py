@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +83,28 @@ def estimate(name: str, config: PreTrainedConfig, dtype: torch.dtype, quantizati
     except Exception as error:
         if is_out_of_memory(error) or isinstance(error, OverflowError) or "overflow" in str(error).lower():
             raise LoadError(_too_large(name, gigabytes(_UNCOUNTABLE), available_bytes("cpu"))) from error
-        raise LoadError(f"{name}: no model can be made of its config: {plainly(error)}") from error
+        raise LoadError(
+            f"{name}: no model can be made of its config: {_named_fault(error, config.to_dict())}"
+        ) from error
+
+
+def _named_fault(error: Exception, config: Mapping[str, Any]) -> str:
+    """What is wrong with a config, with the field that it stands in where the error names the value alone."""
+    if "Padding_idx" in str(error):
+        return f"pad_token_id is {config.get('pad_token_id')!r:.40}, which is no id of its vocabulary"
+    if isinstance(error, KeyError) and (field := _field_of(error.args[:1], config)):
+        return f"{field} is {error.args[0]!r:.40}, which is not known"
+    return plainly(error)
+
+
+def _field_of(value: tuple[Any, ...], config: Mapping[str, Any]) -> str:
+    """Where a config says that; empty where it does not."""
+    for name, held in config.items():
+        if type(held) is str and (held,) == value:
+            return name
+        if isinstance(held, dict) and (inner := _field_of(value, {str(key): part for key, part in held.items()})):
+            return f"{name}.{inner}"
+    return ""
 
 
 @contextmanager

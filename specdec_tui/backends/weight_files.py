@@ -22,9 +22,9 @@ _MOST_HEADER = 100 << 20  # the format's own bound
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What weight files hold together. `tensors` and `parameters` are None where only loading would tell."""
+    """What weight files hold together: names of tensors and how many weights. None where only loading would tell."""
 
-    tensors: int | None
+    tensors: frozenset[str] | None
     parameters: int | None
 
 
@@ -56,20 +56,24 @@ def _shards(index: Path) -> tuple[str, ...]:
 
 def check_weights(folder: Path, names: tuple[str, ...]) -> Contents:
     """Look into every weight file's header; FileProblem, led by the file's name, for one that cannot be whole."""
-    tensors: int | None = 0
-    parameters: int | None = 0
+    tensors: set[str] | None = set()
+    parameters = 0
     for name in names:
         try:
-            counts = _safetensors(folder / name) if name.endswith(".safetensors") else _pickled(folder / name)
+            if not name.endswith(".safetensors"):
+                _check_pickled(folder / name)
+                tensors = None
+                continue
+            inside, elements = _safetensors(folder / name)
         except FileProblem as problem:
             raise FileProblem(f"{name} {problem}") from None
-        tensors = None if tensors is None or counts is None else tensors + counts[0]
-        parameters = None if parameters is None or counts is None else parameters + counts[1]
-    return Contents(tensors, parameters)
+        tensors = None if tensors is None else tensors | inside
+        parameters += elements
+    return Contents(None, None) if tensors is None else Contents(frozenset(tensors), parameters)
 
 
-def _safetensors(path: Path) -> tuple[int, int]:
-    """Tensors and elements in a safetensors file (its format: a length, a header in JSON, the data)."""
+def _safetensors(path: Path) -> tuple[set[str], int]:
+    """Tensors' names, and all their elements, in a safetensors file (a length, a header in JSON, the data)."""
     with opened(path) as (file, size):
         start = file.read(64)
         if is_lfs_pointer(start):
@@ -84,17 +88,19 @@ def _safetensors(path: Path) -> tuple[int, int]:
     if len(header) < length:
         raise FileProblem(f"is cut off ({size:,} bytes, its header is not whole): download it again")
     try:
-        entries = [entry for name, entry in json.loads(header).items() if name != "__metadata__"]
-        end = 8 + length + max((entry["data_offsets"][1] for entry in entries), default=0)
-        elements = sum(prod(entry["shape"]) for entry in entries)
+        entries = {name: entry for name, entry in json.loads(header).items() if name != "__metadata__"}
+        end = 8 + length + max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+        elements = sum(prod(entry["shape"]) for entry in entries.values())
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         raise FileProblem("has a damaged header: download it again") from None
     if end > size:
         raise FileProblem(f"is cut off ({size:,} of {end:,} bytes are there): download it again")
-    return len(entries), int(elements)
+    if end < size:
+        raise FileProblem(f"is damaged (it has {size:,} bytes where its header tells of {end:,}): download it again")
+    return set(entries), int(elements)
 
 
-def _pickled(path: Path) -> tuple[int, int] | None:
+def _check_pickled(path: Path) -> None:
     """A file of torch's: an archive whose list of contents stands at its end, or an older kind that says nothing."""
     with opened(path) as (file, size):
         start = file.read(64)
@@ -104,4 +110,3 @@ def _pickled(path: Path) -> tuple[int, int] | None:
             raise FileProblem(f"is cut off ({size:,} bytes are there): download it again")
         if not start:
             raise FileProblem("is empty: download it again")
-    return None

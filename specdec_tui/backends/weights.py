@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
 import struct
 from collections.abc import Sequence
 from copy import deepcopy
@@ -11,8 +12,10 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
 
+from specdec_tui.backends import hub
 from specdec_tui.backends.description import ModelDescription
 from specdec_tui.backends.errors import first_line, plainly
 from specdec_tui.backends.generation_fields import not_applied, not_applied_of_gguf
@@ -114,11 +117,26 @@ def load_weights(
             f"{name}: {tensor} is {_shape(stored)} in its weight files and {_shape(asked)} by its config: "
             "they do not belong together."
         )
-    unused = sorted(found["unexpected_keys"])
+    unused = sorted({*found["unexpected_keys"], *_passed_over(model, loaded)})
     if unused:
         return loaded, (f"{name}: its config does not use {_some(unused)} of its files.",)
     more = 0 if model.location.gguf_file is None else _left_in_gguf(model, loaded)
     return loaded, (f"{name}: its config does not use {more:,} of the file's weights.",) if more > 0 else ()
+
+
+# Masks and tables of rotations that old files carry: transformers makes them anew, and nothing is lost.
+_TABLES = re.compile(r"(?:^|\.)(?:\w*inv_freq|(?:attn|\w*attention)\.(?:masked_)?bias|causal_mask|position_ids)$")
+
+
+def _passed_over(model: ModelDescription, loaded: PreTrainedModel) -> list[str]:
+    """Tensors that transformers leaves out by their names without a word, as heads that predict several tokens."""
+    patterns = [re.compile(pattern) for pattern in loaded._keys_to_ignore_on_load_unexpected or ()]
+    if model.location.gguf_file is not None or not patterns:
+        return []
+    names = hub.contents_of(model.location).tensors or frozenset()
+    left = [name for name in names if any(pattern.search(name) for pattern in patterns) and not _TABLES.search(name)]
+    held = loaded.state_dict().keys() if left else ()
+    return [name for name in left if not {name, f"{loaded.base_model_prefix}.{name}"} & set(held)]
 
 
 def _left_in_gguf(model: ModelDescription, loaded: PreTrainedModel) -> int:
@@ -149,10 +167,12 @@ def _why_not_loaded(error: Exception) -> str:
     text = plainly(error)
     if isinstance(error, pickle.UnpicklingError) or "weights_only" in text or "Weights only load" in text:
         return "a file in torch's format holds more than numbers, or is damaged: such files are not opened"
+    if isinstance(error, KeyError) and error.args == ("metadata",):
+        return "the index of its weight files has no metadata: download it again"
     if "above report" in text:
         return "its tensors cannot be converted to what its config describes"
-    if isinstance(error, struct.error):
-        return "a weight file is damaged: download it again"
+    if isinstance(error, struct.error | EOFError | SafetensorError) or "unexpected EOF" in text:
+        return "a weight file is damaged, or cut off: download it again"
     return text
 
 

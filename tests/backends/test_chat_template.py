@@ -70,6 +70,11 @@ def test_a_template_that_loses_the_prompt_is_refused_by_name(template: str) -> N
         text_of(template)
 
 
+def test_what_a_template_of_strings_makes_of_parts_is_no_reason() -> None:
+    with pytest.raises(ValueError, match="leaves the prompt out"):
+        text_of(EACH + "{{ m.content.split(' ')[0] }}{% endfor %}", "the cat sat on the mat")
+
+
 def test_a_template_that_keeps_a_little_of_the_prompt_is_refused() -> None:
     with pytest.raises(ValueError, match="leaves the prompt out"):
         text_of(EACH + "{{ m.content[:5] }}{% endfor %}", "the cat sat on the mat")

@@ -234,12 +234,54 @@ def test_a_part_that_is_none_names_the_model_and_the_field(save_model: Any, fiel
     ("name", "content", "said"),
     [
         ("tokenizer_config.json", "[]", "tokenizer_config.json is no JSON object"),
-        ("tokenizer_config.json", '{"tokenizer_class": 5}', "'removesuffix' is not there"),
+        ("tokenizer_config.json", '{"tokenizer_class": 5}', "tokenizer_class in its tokenizer must be a name, not 5"),
+        ("tokenizer_config.json", '{"chat_template": [5]}', "chat_template in its tokenizer must be text, or a list"),
+        ("tokenizer_config.json", '{"chat_template": [{"name": "a"}]}', "chat_template in its tokenizer must be text"),
+        ("tokenizer_config.json", '{"auto_map": {"AutoTokenizer": ["a.B", null]}}', "needs program code"),
         ("tokenizer.json", "{}", "'added_tokens' is not there"),
     ],
 )
 def test_a_tokenizer_that_is_none_is_told_in_words(save_model: Any, name: str, content: str, said: str) -> None:
     folder = save_model("target")
     (folder / name).write_text(content)
+    assert said in refusal(folder)
+
+
+def test_a_folder_in_place_of_a_tokenizer_is_none(save_model: Any) -> None:
+    folder = save_model("target")
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.json").mkdir()
+    assert "there is no tokenizer" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("hidden_act", "swish\u202e", "hidden_act is 'swish\\u202e', which is not known"),
+        ("rope_parameters", {"rope_type": "other"}, "rope_parameters.rope_type is 'other', which is not known"),
+        ("pad_token_id", 10**6, "pad_token_id is 1000000, which is no id of its vocabulary"),
+    ],
+)
+def test_a_value_that_the_library_does_not_know_names_its_field(
+    save_model: Any, field: str, value: object, said: str
+) -> None:
+    folder = save_model("target")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {field: value}))
+    assert said in refusal(folder)
+
+
+def test_what_a_key_error_says_in_a_sentence_is_told_as_one(save_model: Any) -> None:
+    folder = save_model("target")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"rope_parameters": {"rope_type": "longrope"}}))
     text = refusal(folder)
-    assert "its tokenizer cannot be read" in text and said in text
+    assert "Missing required keys" in text and '"' not in text.split("read: ")[1]
+
+
+def test_bytes_behind_what_a_weight_file_tells_of_are_damage(save_model: Any) -> None:
+    folder = save_model("target")
+    with (folder / "model.safetensors").open("ab") as file:
+        file.write(b"x" * 7)
+    text = refusal(folder)
+    assert "model.safetensors is damaged (it has " in text and "download it again" in text

@@ -58,6 +58,48 @@ def test_one_tensor_is_told_in_the_singular_and_none_is_not_told(save_model: Any
     assert load(folder).info.target.caveats == (f"{folder}: its config does not use 1 tensor (extra) of its files.",)
 
 
+def test_tensors_that_a_family_leaves_out_by_their_names_are_told_and_tables_are_not(save_model: Any) -> None:
+    folder = save_model("target", "gpt2")
+    tables = {"transformer.h.0.attn.bias": torch.zeros(2), "transformer.h.1.crossattention.bias": torch.zeros(2)}
+    layer = {"transformer.h.7.attn.c_attn.bias": torch.zeros(96)}
+    tensors = load_file(folder / "model.safetensors")
+    save_file(tensors | tables, folder / "model.safetensors", metadata={"format": "pt"})
+    assert load(folder).info.target.caveats == ()
+    save_file(tensors | tables | layer, folder / "model.safetensors", metadata={"format": "pt"})
+    assert "does not use 1 tensor (transformer.h.7.attn.c_attn.bias)" in load(folder).info.target.caveats[0]
+    short = {name.removeprefix("transformer."): tensor for name, tensor in (tensors | layer).items()}
+    save_file(short, folder / "model.safetensors", metadata={"format": "pt"})
+    assert load(folder).info.target.caveats == (
+        f"{folder}: its config does not use 1 tensor (h.7.attn.c_attn.bias) of its files.",
+    )
+
+
+@pytest.mark.parametrize("size", [40, 3000, -1])
+def test_an_old_file_of_torchs_that_was_cut_off_is_told_with_its_cure(save_model: Any, size: int) -> None:
+    folder = save_model("target")
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    file = folder / "pytorch_model.bin"
+    torch.save(tensors, file, _use_new_zipfile_serialization=False)
+    file.write_bytes(file.read_bytes()[:size])
+    with pytest.raises(LoadError, match="download it again"):
+        load(folder)
+
+
+def test_an_index_of_shards_without_metadata_is_told(save_model: Any) -> None:
+    folder = save_model("target")
+    (folder / "model.safetensors").rename(folder / "a.safetensors")
+    shards = dict.fromkeys(load_file(folder / "a.safetensors"), "a.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    with pytest.raises(LoadError, match="the index of its weight files has no metadata: download it again"):
+        load(folder)
+
+
+def test_a_context_without_room_for_an_answer_is_refused(save_model: Any) -> None:
+    with pytest.raises(LoadError, match="a context of 1 token: there is no room for an answer"):
+        load(change(save_model("target"), max_position_embeddings=1))
+
+
 def test_weights_of_a_gguf_file_that_are_not_used_are_counted(tmp_path: Path, tokens: Path) -> None:
     write_tiny_gguf(tmp_path / "tiny.gguf", tokens)
     assert load(tmp_path / "tiny.gguf").info.target.caveats == ()
