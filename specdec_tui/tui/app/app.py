@@ -291,6 +291,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.texts.copy()
 
     def action_find(self) -> None:
+        self.stage.make_way()
         self.texts.find()
 
     def action_earlier_prompts(self) -> None:
@@ -351,6 +352,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.views.toggle_drafts()
 
     def action_scroll_pane(self, how: str) -> None:
+        self.stage.make_way()
         self.grid.current.action_scroll_view(how)
 
     def action_toggle_table(self) -> None:

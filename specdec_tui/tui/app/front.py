@@ -236,6 +236,7 @@ class Front:
         return panes, (box if box.has_focus else self._app.footer).region.y
 
     def go_into(self, pane: StrategyPane) -> None:
+        self._app.stage.make_way()
         self._app.grid.go_to(pane.strategy)
 
     def leave_panes(self) -> None:

@@ -25,6 +25,7 @@ class Views:
         except SettingError as error:
             self._tell(str(error), "error")
             return
+        self._stage.make_way()
         grid = self._stage.grid
         current = grid.current if grid.is_one_at_a_time else grid.shown[0]
         grid.stay()
@@ -35,6 +36,7 @@ class Views:
 
     def toggle_drafts(self) -> None:
         """Rejected and unverified drafts in the text of all panes, or out of it."""
+        self._stage.make_way()
         grid = self._stage.grid
         self._with_drafts = not self._with_drafts
         grid.show_drafts(self._with_drafts)

@@ -191,6 +191,22 @@ async def test_on_a_very_low_screen_the_table_stands_in_the_place_of_the_panes()
         await until(pilot, lambda: app.grid.display and in_sight(pilot) == "lookup", "a pane")
 
 
+@pytest.mark.parametrize("key", ["i", "v", "x", "f", "pageup", "home"])
+async def test_a_key_that_is_for_a_pane_brings_the_panes_back_from_behind_the_table(key: str) -> None:
+    app = make_app(ScriptedEngine(), max_new_tokens=90)
+    async with app.run_test(size=(40, 12)) as pilot:
+        await run(pilot)
+        await pilot.press("escape", "t")
+        await until(pilot, lambda: app.table.display and not app.grid.display, "the table alone")
+        await pilot.press(key)
+        await until(pilot, lambda: app.grid.display and not app.table.display, "the panes")
+        in_sight(pilot)
+        if key == "i":
+            inspected = app.inspection.panel
+            assert inspected is not None
+            await until(pilot, lambda: inspected.region.width == 40, "a panel in the panes' room")
+
+
 async def test_charts_keep_the_table_where_both_have_room_in_front() -> None:
     app = make_app(ScriptedEngine())
     async with app.run_test(size=(80, 28)) as pilot:
