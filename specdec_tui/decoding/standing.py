@@ -81,21 +81,27 @@ def standing(run: RunFigures, baseline: RunFigures | None) -> Standing | None:
     if told is None:
         return None
     has_failed = run.end is not None and run.end.reason is EndReason.ERROR
-    doubts = has_failed, baseline.is_of_another_time, baseline.recomputes, run.strategy == "drafter"
-    verdict = verdict_of(told, ratio, run.tokens_per_target_call, not any(doubts))
+    doubts = has_failed, baseline.recomputes, run.strategy == "drafter"
+    together = not baseline.is_of_another_time
+    verdict = verdict_of(told, ratio, run.tokens_per_target_call, together, not any(doubts))
     found = Standing(ratio, verdict, told.low, told.high, told.reason)
     marks = RECOMPUTES * baseline.recomputes + SAME_TEXT * _is_over_the_same_text(found, run, baseline)
     return replace(found, marks=marks)
 
 
-def verdict_of(told: Reliability, ratio: float, tokens_per_call: float | None, is_praiseworthy: bool) -> Verdict:
+def verdict_of(
+    told: Reliability, ratio: float, tokens_per_call: float | None, together: bool, is_praiseworthy: bool
+) -> Verdict:
     """What a clock and the tokens of a target pass let one say of a speedup.
 
-    Praise is not for a run that failed, nor where two clocks never ran side by side, nor where the baseline
-    is slower than it has to be, nor for the drafter alone, which writes another text.
+    Where the two clocks never ran `together` neither faster nor slower: the machine may have been another one.
+    Praise is not for a run that failed, nor where the baseline is slower than it has to be, nor for the drafter
+    alone, which writes another text.
     """
     if not told.is_steady:
         return Verdict(told.word)
+    if not together:
+        return Verdict.OPEN
     if ratio < 0.995:
         return Verdict.SLOWER
     if is_praiseworthy and (told.low or 0.0) > 1 and 1.005 < ratio <= (tokens_per_call or 0.0):

@@ -53,8 +53,8 @@ def _standing(header: TraceHeader, name: str, figures: Mapping[str, Any], target
     if told is None:
         told = _supposed(ratio, None if recomputes else most)
     has_failed = figures.get("finish_reason") == EndReason.ERROR
-    doubts = has_failed, header.is_borrowed(name), recomputes, name == "drafter"
-    verdict = verdict_of(told, ratio, most, not any(doubts))
+    doubts = has_failed, recomputes, name == "drafter"
+    verdict = verdict_of(told, ratio, most, not header.is_borrowed(name), not any(doubts))
     kept = figures.get("marks", RECOMPUTES * recomputes)
     marks = "".join(mark for mark in MARKS if mark in kept)
     return Standing(ratio, verdict, told.low, told.high, told.reason, marks)

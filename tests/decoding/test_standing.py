@@ -83,11 +83,15 @@ def test_nothing_good_is_said_of_a_run_that_failed() -> None:
     assert found is not None and found.ratio > 1.005 and found.verdict is Verdict.OPEN
 
 
-def test_a_baseline_of_another_time_makes_nothing_green() -> None:
-    baseline, run = run_of("target", 200, 0.1), faster_run()
-    baseline.is_of_another_time = True
-    found = standing(run, baseline)
-    assert found is not None and found.ratio > 1.005 and found.verdict is Verdict.OPEN
+def test_of_a_baseline_of_another_time_neither_faster_nor_slower_is_said() -> None:
+    """Its machine may have been another one: 0.35× was told of a busy one, 1.88× of the same at rest."""
+    slower_run = run_of("lookup", 150, 0.108, drafts=1)
+    for run, verdict in ((faster_run(), Verdict.FASTER), (slower_run, Verdict.SLOWER)):
+        baseline = run_of("target", 200, 0.1)
+        assert (side_by_side := standing(run, baseline)) is not None and side_by_side.verdict is verdict
+        baseline.is_of_another_time = True
+        found = standing(run, baseline)
+        assert found is not None and found.ratio == side_by_side.ratio and found.verdict is Verdict.OPEN
 
 
 def test_a_baseline_that_recomputes_makes_nothing_green_and_is_marked() -> None:
