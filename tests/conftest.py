@@ -1,6 +1,11 @@
 """What every test may rely on, wherever the suite is started."""
 
+import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 
 def pytest_configure() -> None:
@@ -8,3 +13,12 @@ def pytest_configure() -> None:
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def device() -> Iterator[Path]:
+    """A character device that nobody can replace: not even root, by a fault of ours, as the machine's `/dev/null`."""
+    ends = os.openpty()
+    yield Path(os.ttyname(ends[1]))
+    for end in ends:
+        os.close(end)

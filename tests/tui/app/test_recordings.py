@@ -559,7 +559,7 @@ async def test_a_replay_needs_neither_torch_nor_a_model(tmp_path: Path) -> None:
     assert modules == "[]"
 
 
-async def test_an_export_by_name_never_writes_over_a_file_unasked_nor_to_a_device(tmp_path: Path) -> None:
+async def test_an_export_by_name_never_writes_over_a_file_unasked_nor_to_a_device(tmp_path: Path, device: Path) -> None:
     app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await one_run(pilot)
@@ -576,7 +576,7 @@ async def test_an_export_by_name_never_writes_over_a_file_unasked_nor_to_a_devic
         await until(pilot, lambda: taken.read_text().startswith("strategy"))
         assert link.is_symlink()
         for words, said in (
-            ("csv /dev/null", "is a device"),
+            (f"csv {device}", "is a device"),
             (f"csv {'a' * 300}", "File name too long"),
             (f"csv {tmp_path}/{'b' * 300}/x", "File name too long"),
             ("json ~nosuch/x.json", "no such home folder"),

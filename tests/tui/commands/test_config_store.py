@@ -69,8 +69,8 @@ def test_a_symbolic_link_stays_a_link(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("kind", ["device", "pipe", "folder"])
-def test_what_is_no_file_is_neither_read_nor_replaced(kind: str, tmp_path: Path) -> None:
-    path = {"device": Path("/dev/null"), "pipe": tmp_path / "pipe", "folder": tmp_path}[kind]
+def test_what_is_no_file_is_neither_read_nor_replaced(kind: str, tmp_path: Path, device: Path) -> None:
+    path = {"device": device, "pipe": tmp_path / "pipe", "folder": tmp_path}[kind]
     if kind == "pipe":
         os.mkfifo(path)
     before = path.stat()
