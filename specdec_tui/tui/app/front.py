@@ -251,7 +251,8 @@ class Front:
         self._app.runs.load(choice)
 
     def pick_models(self, choice: ModelChoice) -> None:
-        self.ask(ModelPicker(choice, self._app.choice), self.load)
+        loaded = None if self._app.runs.pair is None else self._app.choice
+        self.ask(ModelPicker(choice, loaded), self.load)
 
     def show_settings(self, changed: Mapping[str, Any]) -> None:
         if self._app.side_bar is not None:

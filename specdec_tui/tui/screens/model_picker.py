@@ -53,7 +53,7 @@ def presets() -> list[Listed]:
 
 
 class ModelPicker(Dialog[ModelChoice]):
-    """Dismisses with a valid choice, or None. Opens at `choice`; the tick is at what is `loaded`.
+    """Dismisses with a valid choice, or None. Opens at `choice`; the tick is at what is `loaded`, None: nothing yet.
 
     With a model named in `choice` the focus is in its box, where enter loads.
     """
@@ -76,7 +76,7 @@ class ModelPicker(Dialog[ModelChoice]):
     ) -> None:
         super().__init__()
         self._choice = choice
-        self._loaded = choice if loaded is None else loaded
+        self._loaded = loaded
         self._list_presets, self._list_models = list_presets, list_models
         self._preset = choice.preset
         self._fill_next = "target"
@@ -140,6 +140,8 @@ class ModelPicker(Dialog[ModelChoice]):
         options.highlighted = 1 + PRESET_NAMES.index(self._preset) if kept is None else kept
 
     def _is_loaded(self, kind: str, listed: Listed) -> bool:
+        if self._loaded is None:
+            return False
         named = {self._loaded.target, self._loaded.drafter} - {""}
         return listed.name in named if kind == "model" else not named and listed.name == self._loaded.preset
 

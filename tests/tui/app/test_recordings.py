@@ -614,6 +614,10 @@ async def test_where_no_models_could_be_loaded_nothing_invites_to_type_a_prompt(
         await until(pilot, lambda: "No models are loaded." in str(app.grid.front._welcome.render()))
         said = str(app.grid.front._welcome.render())
         assert "m loads models" in said and "Type a prompt" not in said
+        await pilot.press("escape", "m")
+        models = app.screen.query_one("#picker-list", OptionList)
+        await until(pilot, lambda: any("demo" in str(option.prompt) for option in models.options))
+        assert not any(str(option.prompt).startswith("✓") for option in models.options)
 
 
 async def test_the_header_of_a_trace_need_not_list_its_strategies(tmp_path: Path) -> None:

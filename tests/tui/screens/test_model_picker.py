@@ -135,3 +135,7 @@ async def test_the_tick_stands_at_what_is_loaded() -> None:
         app.show(ModelChoice(), loaded=ModelChoice(preset="gpt2"))
         await until(pilot, lambda: any("org/small" in row for row in app.rows))
         assert [row.split()[1] for row in app.rows if row.startswith("✓")] == ["gpt2"]
+        app.pop_screen()
+        app.show(ModelChoice(preset="gpt2"))  # a kept run was opened without models, or no load has ended well
+        await until(pilot, lambda: any("org/small" in row for row in app.rows))
+        assert not any(row.startswith("✓") for row in app.rows)
