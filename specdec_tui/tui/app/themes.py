@@ -137,7 +137,6 @@ def _of_sixteen(
             "quiet": quiet,
             "faint": faint,
             "edge": faint,
-            "panel-lighten-2": faint,
             "text-muted": quiet,
             # Such terminals show italics as another colour or reversed.
             "unverified-style": "none",

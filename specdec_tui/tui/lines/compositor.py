@@ -72,6 +72,9 @@ class SparingCompositor(Compositor):
 class SparingScreen(Screen[None], inherit_bindings=False):
     """The app's main screen. The keys that walk over all widgets are free for the app."""
 
+    AUTO_FOCUS = ""
+    """Whoever closes a dialog is where he was: Textual would focus the first pane, which may not even be in sight."""
+
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c,super+c", "screen.copy_text", show=False)]
 
     def __init__(self) -> None:

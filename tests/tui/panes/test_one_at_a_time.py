@@ -231,3 +231,23 @@ async def test_a_pane_that_is_read_in_another_view_stays_in_front_when_the_run_e
         engine.step(1000)
         await until(pilot, lambda: app.recordings.trace is not None, "the run's end")
         assert in_sight(pilot) == read
+
+
+@pytest.mark.parametrize("dialog", ["e", "H", "h", "m", "ctrl+p"])
+async def test_keys_act_on_the_pane_in_sight_after_a_dialog_was_closed_too(dialog: str) -> None:
+    """They went to the target, which nobody saw: closing a dialog had given it the focus."""
+    app = make_app(ScriptedEngine())
+    async with app.run_test(size=LOW) as pilot:
+        await run(pilot)
+        await pilot.press("escape")
+        front = in_sight(pilot)
+        assert front != "target" and app.focused is None
+        await pilot.press(dialog)
+        await until(pilot, lambda: len(app.screen_stack) == 2, "the dialog")
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1, "the panes")
+        assert app.focused is None
+        before = app.grid.panes[front].view
+        await pilot.press("v")
+        assert app.grid.panes[front].view != before
+        assert in_sight(pilot) == front
