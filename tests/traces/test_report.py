@@ -26,6 +26,7 @@ from specdec_tui.traces.format import Trace, TraceHeader
 from specdec_tui.traces.report import _HEAD as HEADINGS
 from specdec_tui.traces.report import as_html
 from specdec_tui.traces.report_charts import common_scale, latency, rounds_of, run_charts, speed_over_time
+from specdec_tui.traces.report_style import STYLE
 from specdec_tui.traces.summary import figures_of
 
 VOID = {"meta", "input", "line", "polyline"}
@@ -209,6 +210,32 @@ def test_the_kept_tokens_are_the_text() -> None:
     html = as_html(full_trace())
     kept = re.sub(r'<span class="[^"]*lost[^"]*"[^>]*>[^<]*</span>', "", html.split('class="tokens"')[1])
     assert Page("<div" + kept.split("</div>")[0] + "</div>").text == "Since the雲\n end\N{REPLACEMENT CHARACTER}"
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 defines it."""
+    digits = colour[1:] if len(colour) == 7 else "".join(c * 2 for c in colour[1:])
+    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("media", ["light", "dark", "paper"])
+def test_all_text_can_be_read_on_whatever_it_stands_on(media: str) -> None:
+    """A contrast of at least 4.5, as WCAG 2 asks; drafts that were never judged had 3.9 on their panel."""
+    light, dark, paper = (
+        dict(re.findall(r"--([\w-]+): (#\w+)", found)) for found in re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
+    )
+    colours = light | {"light": {}, "dark": dark, "paper": paper}[media]
+    assert set(dark) == set(light), "no colour of one theme is left over in the other"
+    texts = set(re.findall(r"(?:color|fill): var\(--([\w-]+)\)", STYLE))
+    grounds = set(re.findall(r"background: var\(--([\w-]+)\)", STYLE))
+    assert texts >= {"ink", "quiet", "accepted", "rejected", "resampled", "bonus", "unverified"} and "panel" in grounds
+    for text in texts - {"edge"}:
+        for ground in grounds:
+            low, high = sorted(luminance(colours[name]) for name in (text, ground))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, f"{text} on {ground}"
+    assert "opacity" not in STYLE, "fainter than computed here"
 
 
 def test_a_trace_without_any_run_is_a_report_too() -> None:
