@@ -32,9 +32,8 @@ def best_of(header: TraceHeader) -> str:
 
     The fastest of those that may be called faster; without one the fastest of those with a steady clock, which may
     still be slow, and behind these what was too short to tell. Nothing that a disturbed clock says goes before
-    what another says, and a strategy that failed, and the drafter alone, only before nothing.
+    what another says, nor what a strategy did that failed. The drafter alone writes another text: it stands for none.
     """
-
     found = {name: one for name, one in standings(header).items() if name != "drafter"}
     rank = {name: (*_rank(one), one.range[0]) for name, one in found.items()}
     failed = {name for name in found if header.strategies[name].get("finish_reason") == EndReason.ERROR}
