@@ -134,10 +134,18 @@ def _verdict(runs: Sequence[Result]) -> Verdict | None:
 
 def _speedups(runs: Sequence[Result], compared: Sequence[Result]) -> Spread | None:
     """The median is over the compared runs, the spread over all: of disturbed ones over their intervals."""
-    middle = _median(compared, lambda r: r.speedup)
+    middle = _median(compared, _allowed)
     ends = [end for r in runs if r.is_disturbed and (told := r.reliability) for end in (told.low, told.high)]
-    known = [end for end in (*ends, *(r.speedup for r in runs if not r.is_disturbed)) if end is not None]
+    known = [end for end in (*ends, *map(_allowed, runs)) if end is not None]
     return None if middle is None else Spread(middle, min(known), max(known))
+
+
+def _allowed(result: Result) -> float | None:
+    """The speedup of a run, or of a disturbed one no more than its tokens allow."""
+    ratio, told = result.speedup, result.reliability
+    if ratio is None or told is None or not told.is_disturbed or told.high is None:
+        return ratio
+    return min(ratio, told.high)
 
 
 def _spread(runs: Sequence[Result], figure: Callable[[Result], float | None]) -> Spread | None:

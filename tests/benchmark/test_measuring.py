@@ -326,6 +326,14 @@ def test_with_half_of_its_runs_disturbed_a_summary_is_disturbed_and_has_an_inter
         assert told["no_prediction"] == (f"clock disturbed in {disturbed} of 4 runs" if word == "disturbed" else "")
 
 
+@pytest.mark.parametrize("steps", [(0.05, 0.04, 0.06), (0.05, 0.2), (0.1, 0.05), (0.2, 0.3), (0.1, 0.1, 0.05)])
+def test_the_median_of_speedups_lies_in_their_interval_and_within_what_tokens_allow(steps: tuple[float, ...]) -> None:
+    """Four disturbed runs had a median of 1.23 beside an interval of 0.61–1.13."""
+    runs = [r for repeat, step in enumerate(steps) for r in beside(plain_run("lookup", step, repeat=repeat), 0.1)]
+    found = summarize(runs)[1].speedup
+    assert found is not None and found.low <= found.median <= found.high <= 1.0 + 1e-9
+
+
 def pace_changed(strategy: str, ratio: float, prompt: int = 0, repeat: int = 0) -> list[Result]:
     """Beside the target's: in the middle of both the machine became six times as fast; their ratio stands."""
     found = beside(plain_run(strategy, 0.1, prompt, repeat, rounds=0), 0.1)

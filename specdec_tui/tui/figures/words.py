@@ -130,12 +130,14 @@ def speed_words(figures: RunFigures, baseline: RunFigures | None, is_target: boo
 def cost_groups(figures: RunFigures, baseline: RunFigures | None, width: int) -> list[list[Part]]:
     """What the costs of a run let one expect of it: the predicted speedup, how far off it is, c and v.
 
+    `width`: of a line of their own, 0 where they have none.
     In a wide line with how it comes about: tokens expected of a round ÷ its cost in steps of the target. Where the
     machine's pace changed, that stands in the place of all of them.
     """
     found = costs(figures, baseline)
     if found.missing == PACE_CHANGED:
-        return [[("predicted, c, v: ", QUIET), (found.missing, WARN)]]
+        what: list[Part] = [("predicted, c, v: ", QUIET)] if width else []
+        return [[*what, (found.missing, WARN)]]
     groups: list[list[Part]] = []
     if (predicted := found.predicted_speedup) is not None:
         if width >= _WIDE_LINE:
