@@ -1,5 +1,7 @@
 # make run   set up .venv with the pinned set and open the app on the built-in demo pair
 # make test  the same, then lint, types and the whole test suite
+# make fuzz  hostile config files, models, chat templates, traces and keys for SECONDS in all (an hour)
+# make test-all  make test, then fuzzing for 15 minutes with another seed each day
 #
 # PYTHON       interpreter that makes the environment (3.11 or newer)
 # TORCH_INDEX  a package index to take torch from, e.g. PyTorch's CPU wheels on a machine without a GPU
@@ -8,6 +10,7 @@ PYTHON ?= python3
 VENV ?= .venv
 TORCH_INDEX ?=
 ARGS ?=
+SECONDS ?= 3600
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -16,7 +19,7 @@ PYTEST = OMP_NUM_THREADS=2 GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest $(PYTEST
 
 SCREEN = tests/terminal tests/tui/app tests/tui/panes tests/tui/inspector
 
-.PHONY: run test test-screen test-rest lint clean
+.PHONY: run test test-all test-screen test-rest fuzz lint clean
 
 run: $(VENV)/.run
 	@$(BIN)/specdec-tui $(ARGS)
@@ -30,6 +33,13 @@ test-screen: $(VENV)/.dev
 
 test-rest: $(VENV)/.dev
 	$(PYTEST) $(addprefix --ignore=,$(SCREEN))
+
+# One of the kinds after the other, all in the same time.
+fuzz: $(VENV)/.dev
+	FUZZ_SECONDS=$$(( $(SECONDS) / 5 )) $(PYTEST) -s --timeout 0 tests/fuzz
+
+test-all: test
+	@FUZZ_SEED=$$(date +%F) $(MAKE) --no-print-directory fuzz SECONDS=900
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
