@@ -1,7 +1,7 @@
 # make run   set up .venv with the pinned set and open the app on the built-in demo pair
 # make test  the same, then lint, types and the whole test suite
 # make fuzz  hostile config files, models, chat templates, traces and keys for SECONDS in all (an hour)
-# make test-all  make test, then fuzzing for 15 minutes with another seed each day
+# make test-all  make test, then fuzzing for ten minutes with another seed
 #
 # PYTHON       interpreter that makes the environment (3.11 or newer)
 # TORCH_INDEX  a package index to take torch from, e.g. PyTorch's CPU wheels on a machine without a GPU
@@ -39,7 +39,7 @@ fuzz: $(VENV)/.dev
 	FUZZ_SECONDS=$$(( $(SECONDS) / 5 )) $(PYTEST) -s --timeout 0 tests/fuzz
 
 test-all: test
-	@FUZZ_SEED=$$(date +%F) $(MAKE) --no-print-directory fuzz SECONDS=900
+	@FUZZ_SEED=2 $(MAKE) --no-print-directory fuzz SECONDS=600
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -47,8 +47,8 @@ def part(dice: Random, depth: int = 0) -> str:
             f"{{{{ {text} }}}}",
             f"{{% for i in range({dice.choice((3, 1000, 10**5, 10**9, 10**18))}) %}}{inner}{{% endfor %}}",
             f"{{{{ {text} * {dice.choice((2, 10**4, 10**9))} }}}}",
-            "{% set ns = namespace(s='xy') %}"
-            + f"{{% for i in range({dice.choice((4, 20, 60))}) %}}{{% set ns.s = ns.s + ns.s %}}{{% endfor %}}{{{{ ns.s }}}}",
+            f"{{% set ns = namespace(s='xy') %}}{{% for i in range({dice.choice((4, 20, 60))}) %}}"
+            "{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}",
             "{{ messages[9]['content'].upper() }}",
             "{{ ''.__class__.__mro__ }}",
             "{{ 9 ** 9 ** 9 }}",
