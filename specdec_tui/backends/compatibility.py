@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from specdec_tui.backends.causal_lm import context_length_of
 from specdec_tui.backends.description import ModelDescription
 from specdec_tui.backends.pair import LoadError
+from specdec_tui.doors.characters import named
 
 _SHOWN = 3
 
@@ -42,7 +43,7 @@ def check(target: ModelDescription, drafter: ModelDescription) -> Compatibility:
     differing = sorted(token for token in ours.keys() & theirs.keys() if ours[token] != theirs[token])
     if differing:
         examples = ", ".join(
-            f"id {token} is {ours[token]!r} in the target and {theirs[token]!r} in the drafter"
+            f"id {token} is {named(repr(ours[token]))} in the target and {named(repr(theirs[token]))} in the drafter"
             for token in differing[:_SHOWN]
         )
         raise LoadError(
@@ -53,7 +54,8 @@ def check(target: ModelDescription, drafter: ModelDescription) -> Compatibility:
     target_only, drafter_only = ours.keys() - theirs.keys(), theirs.keys() - ours.keys()
     for ids, tokens, side in ((target_only, ours, "target"), (drafter_only, theirs, "drafter")):
         if ids:
-            notes.append(f"{len(ids):,} tokens are known to the {side} only and never drafted: {_some(ids, tokens)}.")
+            are = "token is" if len(ids) == 1 else "tokens are"
+            notes.append(f"{len(ids):,} {are} known to the {side} only and never drafted: {_some(ids, tokens)}.")
     sizes = target.text_config.vocab_size, drafter.text_config.vocab_size
     if sizes[0] != sizes[1]:
         notes.append(f"Vocabularies padded to different sizes: target {sizes[0]:,}, drafter {sizes[1]:,}.")
@@ -85,5 +87,5 @@ def tokens_by_id(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
 
 def _some(ids: Iterable[int], tokens: dict[int, str]) -> str:
     ordered = sorted(ids)
-    shown = ", ".join(f"{token} {tokens[token]!r}" for token in ordered[:_SHOWN])
+    shown = ", ".join(f"{token} {named(repr(tokens[token]))}" for token in ordered[:_SHOWN])
     return shown + (" …" if len(ordered) > _SHOWN else "")

@@ -75,6 +75,8 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
         raise LoadError(f"{spec.name}: chat_template in its tokenizer must be text, not {template!r:.60}.")
     if size == 0:
         raise LoadError(f"{spec.name}: its tokenizer has no tokens.")
+    if not isinstance(longest := tokenizer.model_max_length, int | float):
+        raise LoadError(f"{spec.name}: model_max_length in its tokenizer must be a number, not {longest!r:.60}.")
     return ModelDescription(spec, location, config, tokenizer)
 
 

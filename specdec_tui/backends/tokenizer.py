@@ -10,6 +10,8 @@ from transformers import PreTrainedTokenizerBase
 
 from specdec_tui.backends.byte_fallback import REPLACEMENT, decode
 from specdec_tui.backends.chat_template import Turn, apply_template
+from specdec_tui.backends.errors import plainly
+from specdec_tui.doors.characters import named, one_line
 
 _NAMED = 5  # tokens that a notice names
 
@@ -112,24 +114,32 @@ class PromptTokenizer:
         none (no second beginning-of-sequence token). Otherwise the text is the prompt alone, with
         the tokenizer's own special tokens: what `generate` is given. A prompt with no token at all
         becomes the one that begins (or ends) a sequence, since a model needs something to start from.
-        ValueError when the template refuses the conversation; TemplateStopped when it was `cancelled`.
+        ValueError when the template refuses the conversation or the tokenizer the text; TemplateStopped
+        when it was `cancelled`.
         """
-        typed = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+        typed = self._ids(prompt, add_special_tokens=False)
         notices = self._typed_specials(typed)
         if chat and self.has_chat_template:
             text, changed = self._apply_template(prompt, history, cancelled)
             notices += changed
-            ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+            ids = self._ids(text, add_special_tokens=False)
         else:
-            ids = self.tokenizer(prompt)["input_ids"]
-            notices += self._added_specials(list(ids), list(typed))
+            ids = self._ids(prompt)
+            notices += self._added_specials(ids, typed)
             text = self.decode(ids)
         if not ids:
             first = self.tokenizer.bos_token_id
             first = self.tokenizer.eos_token_id if first is None else first
             ids = [0 if first is None else first]
             text = self.decode(ids)
-        return Prompt(list(ids), text, tuple(notices))
+        return Prompt(ids, text, tuple(notices))
+
+    def _ids(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        try:
+            return list(self.tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"])
+        except Exception as error:  # the library raises bare exceptions, e.g. where no token stands for unknown words
+            whose = f" of {self._name}" if self._name else ""
+            raise ValueError(f"the tokenizer{whose} cannot read this prompt: {one_line(plainly(error))}") from error
 
     def _apply_template(
         self, prompt: str, history: Sequence[Turn], cancelled: Callable[[], bool]
@@ -164,7 +174,7 @@ class PromptTokenizer:
         return told
 
     def _named(self, found: Counter[int]) -> str:
-        names = [f"{self.tokenizer.convert_ids_to_tokens(id)} (id {id})" for id in list(found)[:_NAMED]]
+        names = [f"{named(str(self.tokenizer.convert_ids_to_tokens(id)))} (id {id})" for id in list(found)[:_NAMED]]
         counts = [f" {count} times" if count > 1 else "" for count in list(found.values())[:_NAMED]]
         rest = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         return ", ".join(map("".join, zip(names, counts, strict=True))) + rest

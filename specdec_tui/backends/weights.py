@@ -22,6 +22,7 @@ from specdec_tui.backends.generation_fields import not_applied, not_applied_of_g
 from specdec_tui.backends.gguf_header import read_header
 from specdec_tui.backends.memory import Placement
 from specdec_tui.backends.pair import LoadError, ModelInfo
+from specdec_tui.doors.characters import named
 
 _NAMED = 3  # tensors that a message names
 
@@ -114,7 +115,7 @@ def load_weights(
         raise LoadError(f"{name}: its weight files lack {_names(missing)} ({_count(missing)} its config asks for).")
     for tensor, stored, asked in sorted(found["mismatched_keys"]):
         raise LoadError(
-            f"{name}: {tensor} is {_shape(stored)} in its weight files and {_shape(asked)} by its config: "
+            f"{name}: {named(tensor)} is {_shape(stored)} in its weight files and {_shape(asked)} by its config: "
             "they do not belong together."
         )
     unused = sorted({*found["unexpected_keys"], *_passed_over(model, loaded)})
@@ -151,7 +152,7 @@ def _some(tensors: Sequence[str]) -> str:
 
 
 def _names(tensors: Sequence[str]) -> str:
-    return ", ".join(tensors[:_NAMED]) + (" …" if len(tensors) > _NAMED else "")
+    return ", ".join(map(named, tensors[:_NAMED])) + (" …" if len(tensors) > _NAMED else "")
 
 
 def _count(tensors: Sequence[str]) -> str:

@@ -14,6 +14,8 @@ from unicodedata import category, normalize
 
 LONGEST_MESSAGE = 2000
 """Characters of a message of one line: what a model's file says may be of any length."""
+LONGEST_NAME = 100
+"""Characters of a name within a message: a token may be a page of text."""
 
 _C1 = "␦"
 _BIDI = "⇆"
@@ -51,6 +53,11 @@ def one_line(text: str) -> str:
     if len(text) > LONGEST_MESSAGE:
         text = text[:LONGEST_MESSAGE] + " …"
     return text if text.isprintable() else visible(_LINE_ENDS.sub(" ", text))
+
+
+def named(text: str) -> str:
+    """A name that a file gives (a token's, a tensor's), for a message that names a few: of one line, and cut."""
+    return one_line(text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + "…")
 
 
 def copyable(text: str) -> str:

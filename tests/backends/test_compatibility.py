@@ -14,6 +14,7 @@ from specdec_tui.backends.description import ModelDescription
 from specdec_tui.backends.hub import Location
 from specdec_tui.backends.pair import LoadError
 from specdec_tui.backends.presets import ModelSpec
+from specdec_tui.backends.tokenizer import PromptTokenizer
 
 
 def describing(name: str, tokenizer: PreTrainedTokenizerFast, **config: Any) -> ModelDescription:
@@ -42,6 +43,17 @@ def test_ids_of_one_side_only_are_masked_and_named(side: str) -> None:
     excluded = (~mask).nonzero().flatten().tolist()
     assert [tokens_by_id(more)[token] for token in excluded] == ["<tool>", "<image>"]
     assert f"2 tokens are known to the {side} only" in result.notes[0] and "<tool>" in result.notes[0]
+
+
+def test_a_token_of_a_page_is_cut_where_it_is_named() -> None:
+    plain, one, other = tiny_tokenizer(), tiny_tokenizer("x" * 5000), tiny_tokenizer("y" * 5000)
+    [note] = check(describing("t", one), describing("d", plain)).notes
+    assert note.startswith("1 token is known to the target only") and len(note) < 200
+    with pytest.raises(LoadError) as caught:
+        check(describing("t", one), describing("d", other))
+    assert len(str(caught.value)) < 500
+    [notice] = PromptTokenizer(one).encode("x" * 5000).notices
+    assert notice.startswith("special tokens in the prompt are read as such: xxx") and len(notice) < 200
 
 
 def test_ids_beyond_the_targets_logits_need_no_mask() -> None:

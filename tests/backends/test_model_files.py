@@ -247,3 +247,9 @@ def test_a_chat_template_that_is_no_text_is_named(value: Any, save_model: Any) -
     (folder / "chat_template.jinja").unlink()
     with pytest.raises(LoadError, match="chat_template in its tokenizer must be text"):
         load(change(folder, "tokenizer_config.json", chat_template=value))
+
+
+@pytest.mark.parametrize("value", ["long", {"a": 1}, [5]])
+def test_a_longest_text_that_is_no_number_is_named(value: Any, save_model: Any) -> None:
+    with pytest.raises(LoadError, match="target: model_max_length in its tokenizer must be a number, not"):
+        load(change(save_model("target"), "tokenizer_config.json", model_max_length=value))

@@ -252,3 +252,17 @@ def test_a_prompt_full_of_special_tokens_has_a_notice_of_one_line() -> None:
     tokenizer = tiny_tokenizer(*(f"<tool{number}>" for number in range(20)))
     (notice,) = PromptTokenizer(tokenizer).encode("".join(f"<tool{n}>" for n in range(20)) * 50).notices
     assert notice.endswith(" 50 times and 15 more") and len(notice) < 300
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_prompt_that_the_tokenizer_cannot_read_is_refused_in_one_line(chat: bool) -> None:
+    words = Tokenizer(models.WordLevel({"why": 0, "is": 1, "\x1b": 2}, unk_token="[\x1b]"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words)
+    tokenizer.chat_template = "{{ messages[-1]['content'] }}"
+    reader = PromptTokenizer(tokenizer, "model")
+    assert reader.encode("why is", chat=chat).ids == [0, 1]
+    with pytest.raises(ValueError) as caught:
+        reader.encode("why not", chat=chat)
+    assert str(caught.value).startswith("the tokenizer of model cannot read this prompt: ")
+    assert str(caught.value).isprintable()

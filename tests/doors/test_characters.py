@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from specdec_tui.doors.characters import LONGEST_MESSAGE, escaped, fit, json_text, likeness, one_line, visible
+from specdec_tui.doors.characters import LONGEST_MESSAGE, escaped, fit, json_text, likeness, named, one_line, visible
 
 OBEYED = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, 0x2028, 0x2029)]
 OBEYED += [chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x2070))]
@@ -74,3 +74,11 @@ def test_what_an_encoding_lacks_has_a_likeness_in_it() -> None:
 def test_every_character_can_be_shown_in_every_encoding(encoding: str) -> None:
     everything = "".join(map(chr, range(0x110000)))
     assert len(fit(visible(everything), encoding)) >= 0x100000
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("<tool>", "<tool>"), ("a\x1b[2J\nb", "a␛[2J b"), ("x" * 5000, "x" * 100 + "…"), ("\n" * 5000, "…")],
+)
+def test_a_name_that_a_file_gives_is_of_one_line_and_cut(text: str, shown: str) -> None:
+    assert named(text) == shown
