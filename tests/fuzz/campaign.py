@@ -7,22 +7,28 @@ FUZZ_SECONDS for each kind, FUZZ_SEED, and FUZZ_FIRST, the number of the input t
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import sys
 import time
+import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 from types import FrameType
 
 import pytest
 
-from specdec_tui.tui.lines.sanitize import visible
+from specdec_tui.doors.characters import LONGEST_MESSAGE, visible
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "10"))
 SEED = os.environ.get("FUZZ_SEED", "1")
 FIRST = int(os.environ.get("FUZZ_FIRST", "0"))
 LONGEST = 30.0  # seconds for one input, on a machine that does other things too
-LONGEST_LINE = 2000  # characters of a refusal
+LONGEST_LINE = LONGEST_MESSAGE + 100  # characters of a refusal: the message and where it comes from
+MEMORY_BYTES = 4 << 30  # that the inputs may take in all
 _MOST_FAULTS = 10
 
 
@@ -30,37 +36,72 @@ class TookTooLong(BaseException):
     """Not an Exception: what handles errors of an input must not take it for one."""
 
 
-def campaign(kind: str, try_one: Callable[[Random], str]) -> None:
-    """Call `try_one`, which names the outcome of its input, until the time is over. What it raises is a fault."""
+def campaign(kind: str, try_one: Callable[[Random], str], seconds: float = SECONDS, inputs: int = sys.maxsize) -> None:
+    """Call `try_one`, which names the outcome of its input, until the time is over or so many inputs were tried.
+
+    What it raises is a fault; the same one again, from the same line, is counted.
+    """
     outcomes: Counter[str] = Counter()
-    faults: list[str] = []
-    end, number = time.monotonic() + SECONDS, FIRST
-    while time.monotonic() < end and len(faults) < _MOST_FAULTS:
-        before = signal.signal(signal.SIGALRM, _too_long)
-        signal.setitimer(signal.ITIMER_REAL, LONGEST)
-        try:
-            outcomes[try_one(Random(f"{kind} {SEED} {number}"))] += 1
-        except (Exception, TookTooLong) as error:
-            words = f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
-            faults.append(f"FUZZ_SEED={SEED} FUZZ_FIRST={number}: {words!r}")
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-        number += 1
+    faults: dict[str, list[str]] = {}
+    end, number = time.monotonic() + seconds, FIRST
+    with _bounded_memory():
+        while time.monotonic() < end and number < FIRST + inputs and len(faults) < _MOST_FAULTS:
+            before = signal.signal(signal.SIGALRM, _too_long)
+            signal.setitimer(signal.ITIMER_REAL, LONGEST)
+            try:
+                outcomes[try_one(Random(f"{kind} {SEED} {number}"))] += 1
+            except (Exception, TookTooLong) as error:
+                words = f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
+                where = f"FUZZ_SEED={SEED} FUZZ_FIRST={number}"
+                faults.setdefault(_line_of(error), []).append(f"{where}: {words!r}")
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, before)
+            number += 1
     told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
     print(f"\nfuzz {kind}: {number - FIRST} inputs: {told}; {len(faults)} faults", flush=True)
     if faults:
-        pytest.fail("\n".join(faults), pytrace=False)
+        pytest.fail(
+            "\n".join(f"{len(seen)} times in {line}: {seen[0]}" for line, seen in faults.items()), pytrace=False
+        )
 
 
 def check_refusal(error: Exception) -> str:
     """The outcome of an input that was refused: in one line, which a terminal may be given."""
     words = str(error)
     assert words.strip(), "refused without a word"
-    assert "\n" not in words and "\r" not in words, f"more than a line: {words[:300]!r}"
-    assert visible(words) == words, f"a terminal would obey: {words[:300]!r}"
-    assert len(words) <= LONGEST_LINE, f"{len(words)} characters long: {words[:300]!r}"
+    check_words(words)
     return "refused"
+
+
+def check_words(*lines: str) -> None:
+    """Each is one line, which a terminal may be given."""
+    for words in lines:
+        assert "\n" not in words and "\r" not in words, f"more than a line: {words[:300]!r}"
+        assert visible(words) == words, f"a terminal would obey: {words[:300]!r}"
+        assert len(words) <= LONGEST_LINE, f"{len(words)} characters long: {words[:300]!r}"
+
+
+def _line_of(error: BaseException) -> str:
+    """The product's line that an error went through last, or else the test's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    line = next((frame for frame in reversed(frames) if "specdec_tui" in Path(frame.filename).parts), frames[-1])
+    return f"{Path(line.filename).name}:{line.lineno}"
+
+
+@contextmanager
+def _bounded_memory() -> Iterator[None]:
+    """A MemoryError, where otherwise the machine would be filled."""
+    if sys.platform != "linux":
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY_BYTES, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _too_long(_number: int, _frame: FrameType | None) -> None:

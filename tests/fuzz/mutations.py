@@ -74,7 +74,20 @@ def changed(dice: Random, whole: Any) -> Any:
                 return whole[:place] + [whole[place]] * dice.choice((2, 30, 3000)) + whole[place:]
             case _:
                 return [*whole[:place], changed(dice, whole[place]), *whole[place + 1 :]]
-    return value(dice)
+    return like(dice, whole) if dice.random() < 0.6 else value(dice)
+
+
+def like(dice: Random, whole: Any) -> Any:
+    """Another value of the same type, which is read more often than any value is."""
+    match whole:
+        case bool():
+            return not whole
+        case int() | float():
+            return dice.choice((whole + 1, whole - 1, -whole, whole * 2, whole / 2, dice.choice(NUMBERS)))
+        case str():
+            return dice.choice((dice.choice(TEXTS), whole + dice.choice(TEXTS), whole[:-1]))
+        case _:
+            return value(dice)
 
 
 def damaged(dice: Random, data: bytes) -> bytes:

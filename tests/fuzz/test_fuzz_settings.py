@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -13,7 +14,11 @@ from specdec_tui.settings import FIELDS, ModelChoice, SettingError, Settings, fl
 
 
 def test_config_files(tmp_path: Path) -> None:
-    path = tmp_path / "config.toml"
+    campaign("config files", config_files(tmp_path))
+
+
+def config_files(folder: Path) -> Callable[[Random], str]:
+    path = folder / "config.toml"
 
     def try_one(dice: Random) -> str:
         path.write_bytes(config(dice))
@@ -23,7 +28,7 @@ def test_config_files(tmp_path: Path) -> None:
             return check_refusal(error)
         return "read"
 
-    campaign("config files", try_one)
+    return try_one
 
 
 def config(dice: Random) -> bytes:

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
+import pytest
 from campaign import campaign, check_refusal
 from mutations import TEXTS, damaged
 from tiny_transformers import CHAT_TEMPLATE, tiny_tokenizer
 
-from specdec_tui.backends.pair import PromptError
+from specdec_tui.backends import chat_template
 from specdec_tui.backends.tokenizer import PromptTokenizer
 
 PROMPT = "why is the sky blue"
 
 
-def test_chat_templates() -> None:
+def test_chat_templates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_template, "SECONDS", 2)  # as endless as ten
+    campaign("chat templates", templates())
+
+
+def templates() -> Callable[[Random], str]:
     tokenizer = tiny_tokenizer()
 
     def try_one(dice: Random) -> str:
         tokenizer.chat_template = template(dice)
         try:
-            ids, _ = PromptTokenizer(tokenizer).encode(PROMPT, [("hello", "there")] * dice.randrange(3))
-        except (ValueError, PromptError) as error:
+            prompt = PromptTokenizer(tokenizer).encode(PROMPT, [("hello", "there")] * dice.randrange(3))
+        except ValueError as error:
+            assert str(error).startswith("the chat template "), f"refused by no one: {error}"
             return check_refusal(error)
-        assert ids
+        assert prompt.ids, "a prompt without a token"
+        bare = "".join(prompt.text.split())
+        assert "".join(PROMPT.split()) in bare or prompt.notices, f"lost the prompt without a word: {bare[:100]!r}"
         return "formatted"
 
-    campaign("chat templates", try_one)
+    return try_one
 
 
 def template(dice: Random) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -14,6 +15,7 @@ from mutations import changed, damaged, nested
 from recorded import full_trace
 from scripted_engine import ScriptedEngine
 
+from specdec_tui.doors.characters import visible
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.export import as_csv, as_json
 from specdec_tui.traces.files import read_trace
@@ -21,7 +23,6 @@ from specdec_tui.traces.format import Trace, TraceError, trace_lines
 from specdec_tui.traces.report import as_html
 from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.app.recordings import Replay
-from specdec_tui.tui.lines.sanitize import visible
 
 LINES = [line.rstrip("\n") for line in trace_lines(full_trace())]
 DRAWN = 0.15
@@ -29,7 +30,11 @@ DRAWN = 0.15
 
 
 def test_trace_files(tmp_path: Path) -> None:
-    path = tmp_path / "trace.jsonl"
+    campaign("trace files", trace_files(tmp_path))
+
+
+def trace_files(folder: Path) -> Callable[[Random], str]:
+    path = folder / "trace.jsonl"
 
     def try_one(dice: Random) -> str:
         path.write_bytes(trace_file(dice))
@@ -43,7 +48,7 @@ def test_trace_files(tmp_path: Path) -> None:
         asyncio.run(drawn(trace, (dice.choice((1, 20, 80, 160)), dice.choice((1, 10, 24, 50)))))
         return "drawn"
 
-    campaign("trace files", try_one)
+    return try_one
 
 
 def trace_file(dice: Random) -> bytes:
