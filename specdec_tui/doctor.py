@@ -64,7 +64,8 @@ def _checks(engine: Engine, settings: Settings, choice: ModelChoice) -> Iterator
 def _pair_checks(engine: Engine, settings: Settings, choice: ModelChoice) -> Iterator[Check]:
     start = time.perf_counter()
     try:
-        info = engine.load(choice, lambda progress: None)
+        with output.libraries_unheard():
+            info = engine.load(choice, lambda progress: None)
     except LoadError as error:
         yield Check("failed", "pair", str(error))
         return

@@ -145,7 +145,7 @@ def _suite(prompts: Sequence[str], prompts_file: Path | None, name: str | None) 
 
 
 def _measure(work: _Work, engine: LoadingEngine, suite: Sequence[Prompt], choice: ModelChoice, named: bool) -> None:
-    with output.at_work("loading") as report:
+    with output.libraries_unheard(), output.at_work("loading") as report:
 
         def loading(progress: Progress) -> None:
             counted = progress.fraction is not None

@@ -114,6 +114,31 @@ def give_up() -> None:
     os.close(nowhere)
 
 
+@contextmanager
+def libraries_unheard() -> Iterator[None]:
+    """Inside, nothing reaches standard output: native libraries write there past this door, also what model files say.
+
+    The app has its own way: its screen belongs to nobody else, as long as it is there.
+    """
+    try:
+        kept = os.dup(1)
+    except OSError:  # closed by the caller
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
 def show_traceback(kind: type[BaseException], error: BaseException | None, place: TracebackType | None) -> None:
     """A fault of ours, with everything that helps to find it."""
     if not issubclass(kind, SystemExit | KeyboardInterrupt):

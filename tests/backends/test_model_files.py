@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from tiny_gguf import write_tiny_gguf
 from tiny_transformers import CONFIGS, tiny_model, tiny_tokenizer
 
+from specdec_tui import cli
 from specdec_tui.backends.causal_probe import refuse_what_looks_ahead
 from specdec_tui.backends.loading import Pair, load_pair
 from specdec_tui.backends.pair import LoadError
@@ -253,3 +254,23 @@ def test_a_chat_template_that_is_no_text_is_named(value: Any, save_model: Any) -
 def test_a_longest_text_that_is_no_number_is_named(value: Any, save_model: Any) -> None:
     with pytest.raises(LoadError, match="target: model_max_length in its tokenizer must be a number, not"):
         load(change(save_model("target"), "tokenizer_config.json", model_max_length=value))
+
+
+@pytest.mark.parametrize("command", ["bench", "doctor"])
+def test_what_native_code_says_of_a_file_does_not_reach_the_terminal(
+    command: str, save_model: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_model("target")
+    table = json.loads((folder / "tokenizer_config.json").read_text())
+    special = {"content": "<s>", "special": True, "\x1b]52;c;aGVsbG8=\x07": True}
+    (folder / "tokenizer_config.json").write_text(json.dumps(table | {"added_tokens_decoder": {"0": special}}))
+    for name, value in {"CONFIG": "/nowhere/config.toml", "TARGET": folder, "DRAFTER": folder, "DEVICE": "cpu"}.items():
+        monkeypatch.setenv(f"SPECDEC_TUI_{name}", str(value))
+    words = ["--max-new-tokens", "2", "--prompt", "why", "--repeat", "1", "--json", "-"] if command == "bench" else []
+    cli.main([command, *words])
+    said = capfd.readouterr().out
+    assert "\x1b" not in said and "Ignored" not in said
+    if command == "bench":
+        assert json.loads(said)["summary"]
+    else:
+        assert str(folder) in said
