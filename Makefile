@@ -1,7 +1,7 @@
 # make run   set up .venv with the pinned set and open the app on the built-in demo pair
 # make test  the same, then lint, types and the whole test suite
+# make test-all  what `make test` leaves out: the large matrices, and hostile inputs for a minute of each kind
 # make fuzz  hostile config files, models, chat templates, traces and keys for SECONDS in all (an hour)
-# make test-all  make test, then fuzzing for ten minutes with another seed
 #
 # PYTHON       interpreter that makes the environment (3.11 or newer)
 # TORCH_INDEX  a package index to take torch from, e.g. PyTorch's CPU wheels on a machine without a GPU
@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 PYTEST = OMP_NUM_THREADS=2 GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
-SCREEN = tests/terminal tests/tui/app tests/tui/panes tests/tui/inspector
+SCREEN = tests/terminal tests/tui/app tests/tui/panes tests/tui/inspector tests/fuzz/test_fuzz_keys.py
 
 .PHONY: run test test-all test-screen test-rest fuzz lint clean
 
@@ -25,21 +25,33 @@ run: $(VENV)/.run
 	@$(BIN)/specdec-tui $(ARGS)
 
 # Two at a time, about equally long: tests of the whole app wait more than they compute, the others compute.
+# Their output mixes, so what failed is told again at the end.
 test: $(VENV)/.dev lint
-	@$(MAKE) --no-print-directory --jobs=2 test-screen test-rest
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going test-screen test-rest || \
+		{ echo; grep -hE '$(TOLD)' build/test-screen.log build/test-rest.log; exit 1; }
+
+TOLD = ^(FAILED|ERROR) |^[0-9]+ snapshots? unused|^=+ .* in [0-9.]+s|^test-[a-z]+ ended with status
+
+# Runs tests as half of them. A pipe has the status of its end: the log's last line holds that of its beginning.
+define half
+	@mkdir -p build
+	@{ $(PYTEST) $(1) 2>&1; echo "$@ ended with status $$?"; } | tee build/$@.log
+	@tail -n 1 build/$@.log | grep -q ' 0$$'
+endef
 
 test-screen: $(VENV)/.dev
-	$(PYTEST) $(SCREEN)
+	$(call half,$(SCREEN))
 
 test-rest: $(VENV)/.dev
-	$(PYTEST) $(addprefix --ignore=,$(SCREEN))
+	$(call half,$(addprefix --ignore=,$(SCREEN)))
+
+test-all: $(VENV)/.dev
+	$(PYTEST) -m large
+	@FUZZ_SEED=2 $(MAKE) --no-print-directory fuzz SECONDS=300
 
 # One of the kinds after the other, all in the same time.
 fuzz: $(VENV)/.dev
-	FUZZ_SECONDS=$$(( $(SECONDS) / 5 )) $(PYTEST) -s --timeout 0 tests/fuzz
-
-test-all: test
-	@FUZZ_SEED=2 $(MAKE) --no-print-directory fuzz SECONDS=600
+	FUZZ_SECONDS=$$(( $(SECONDS) / 5 )) $(PYTEST) -s --timeout 0 tests/fuzz/test_fuzz_*.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -22,3 +22,11 @@ def device() -> Iterator[Path]:
     yield Path(os.ttyname(ends[1]))
     for end in ends:
         os.close(end)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A snapshot of a test that is left out counts as unused, and a run in which all tests pass ends with status 1."""
+    for item in items:
+        if item.get_closest_marker("large") and "snap_compare" in getattr(item, "fixturenames", ()):
+            raise pytest.UsageError(f"{item.nodeid}: a test with a snapshot is never left out, so it cannot be large")

@@ -184,6 +184,7 @@ CHECKS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_strategy_that_writes_another_text_is_told",
         ),
     },
+    "the fuzz: hostile inputs of every kind": {"fuzz/test_planted_faults.py": ("test_a_planted_fault_is_found",)},
     "the walks over the code: doors and layers": {
         "test_doors.py": ("test_the_walk_finds_what_goes_past_the_doors",),
         "test_layers.py": (

@@ -1,0 +1,74 @@
+"""A fault planted in the product is found by the fuzz of its kind, within a minute."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from campaign import campaign
+from test_fuzz_keys import session
+from test_fuzz_models import model_folders
+from test_fuzz_settings import config_files
+from test_fuzz_templates import templates
+from test_fuzz_traces import trace_files
+
+from specdec_tui import settings
+from specdec_tui.backends import chat_template
+from specdec_tui.backends.lean_model import LeanContext
+from specdec_tui.traces import export
+from specdec_tui.tui.app.app import SpecdecApp
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def wrong_values_are_told_as_they_are(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(settings, "quoted", lambda value: f"'{value}'")
+
+
+def refused_drafts_stay_in_the_text(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(LeanContext, "rewind", lambda self, length: None)
+
+
+def a_prompt_that_is_left_out_goes_unnoticed(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(chat_template, "_share", lambda prompt, text, other: 1.0)
+
+
+def exports_hold_what_a_terminal_obeys(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(export, "json_text", lambda value: json.dumps(value, ensure_ascii=False))
+
+
+def a_narrow_terminal_ends_the_app(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(SpecdecApp, "on_resize", lambda self: 1 // max(0, self.size.width - 4))
+
+
+@pytest.mark.parametrize(
+    ("makes", "plant", "words"),
+    [
+        (config_files, wrong_values_are_told_as_they_are, "more than a line|a terminal would obey"),
+        (model_folders, refused_drafts_stay_in_the_text, "is different"),
+        (lambda folder: templates(), a_prompt_that_is_left_out_goes_unnoticed, "lost the prompt without a word"),
+        (trace_files, exports_hold_what_a_terminal_obeys, "a terminal would obey"),
+        (lambda folder: lambda dice: asyncio.run(session(dice)), a_narrow_terminal_ends_the_app, "ZeroDivisionError"),
+    ],
+    ids=["settings", "models", "templates", "traces", "keys"],
+)
+def test_a_planted_fault_is_found(
+    makes: Callable[[Path], Callable[[Random], str]],
+    plant: Plant,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPECDEC_TUI_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("SPECDEC_TUI_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setattr(chat_template, "SECONDS", 1)
+    for name, value in {"SEED": "1", "FIRST": 0}.items():
+        monkeypatch.setattr(f"campaign.{name}", value)
+    try_one = makes(tmp_path)
+    plant(monkeypatch)
+    with pytest.raises(pytest.fail.Exception, match=words):
+        campaign("planted", try_one, seconds=60, most_faults=1)
