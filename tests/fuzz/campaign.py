@@ -43,11 +43,14 @@ def campaign(kind: str, try_one: Callable[[Random], str], seconds: float = SECON
     """
     outcomes: Counter[str] = Counter()
     faults: dict[str, list[str]] = {}
+    slowest = (0.0, FIRST)
     end, number = time.monotonic() + seconds, FIRST
     with _bounded_memory():
         while time.monotonic() < end and len(faults) < most_faults:
             before = signal.signal(signal.SIGALRM, _too_long)
-            signal.setitimer(signal.ITIMER_REAL, LONGEST)
+            # Again and again: what is raised within a callback of native code is lost.
+            signal.setitimer(signal.ITIMER_REAL, LONGEST, 1.0)
+            begin = time.monotonic()
             try:
                 outcomes[try_one(Random(f"{kind} {SEED} {number}"))] += 1
             except (Exception, TookTooLong) as error:
@@ -57,9 +60,11 @@ def campaign(kind: str, try_one: Callable[[Random], str], seconds: float = SECON
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 signal.signal(signal.SIGALRM, before)
+            slowest = max(slowest, (time.monotonic() - begin, number))
             number += 1
     told = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-    print(f"\nfuzz {kind}: {number - FIRST} inputs: {told}; {len(faults)} faults", flush=True)
+    slow = f"the slowest, {slowest[1]}, took {slowest[0]:.1f} s"
+    print(f"\nfuzz {kind}: {number - FIRST} inputs: {told}; {slow}; {len(faults)} faults", flush=True)
     if faults:
         pytest.fail(
             "\n".join(f"{len(seen)} times in {line}: {seen[0]}" for line, seen in faults.items()), pytrace=False
