@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from specdec_tui.backends import demo, hub
-from specdec_tui.backends.errors import first_line, plainly
+from specdec_tui.backends.errors import first_line, panics_raise, plainly
 from specdec_tui.backends.pair import LoadError, ReportProgress
 from specdec_tui.backends.presets import DEMO_DRAFTER, DEMO_TARGET, ModelSpec
 from specdec_tui.backends.small_files import read_object
@@ -63,7 +63,8 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
     if like is not None and _same_tokenizer(location.folder, like.location.folder):
         return ModelDescription(spec, location, config, like.tokenizer)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(**where, trust_remote_code=False)
+        with panics_raise():
+            tokenizer = AutoTokenizer.from_pretrained(**where, trust_remote_code=False)
         size = len(tokenizer.get_vocab())
     except Exception as error:
         if _CODE in str(error):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -20,6 +22,17 @@ _OUT_OF_MEMORY = (
     "array is too big",
     "maximum supported dimension",
 )
+
+
+@contextmanager
+def panics_raise() -> Iterator[None]:
+    """A panic of a library written in Rust, which is no Exception, as the ValueError that it should have been."""
+    try:
+        yield
+    except BaseException as panic:
+        if type(panic).__name__ != "PanicException":
+            raise
+        raise ValueError(str(panic)) from panic
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from specdec_tui.backends import compatibility, hub, memory
 from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
 from specdec_tui.backends.causal_probe import refuse_what_looks_ahead
 from specdec_tui.backends.description import ModelDescription, describe
-from specdec_tui.backends.errors import first_line, is_out_of_memory, plainly
+from specdec_tui.backends.errors import first_line, is_out_of_memory, panics_raise, plainly
 from specdec_tui.backends.lean_model import LeanModel, agrees, fits, why_not
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.backends.presets import ModelSpec, resolve
@@ -51,7 +51,7 @@ def load_pair(choice: ModelChoice, progress: ReportProgress) -> Pair:
     """
     heart = Heart(progress)
     try:
-        with quiet(heart.beat):
+        with panics_raise(), quiet(heart.beat):
             return _load(choice, heart)
     except LoadError as error:
         if is_out_of_memory(error) and not str(error).startswith(_NO_MEMORY):

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from specdec_tui.backends.byte_fallback import REPLACEMENT, decode
 from specdec_tui.backends.chat_template import Turn, apply_template
-from specdec_tui.backends.errors import plainly
+from specdec_tui.backends.errors import panics_raise, plainly
 from specdec_tui.doors.characters import named, one_line
 
 _NAMED = 5  # tokens that a notice names
@@ -136,7 +136,8 @@ class PromptTokenizer:
 
     def _ids(self, text: str, add_special_tokens: bool = True) -> list[int]:
         try:
-            return list(self.tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"])
+            with panics_raise():
+                return list(self.tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"])
         except Exception as error:  # the library raises bare exceptions, e.g. where no token stands for unknown words
             whose = f" of {self._name}" if self._name else ""
             raise ValueError(f"the tokenizer{whose} cannot read this prompt: {one_line(plainly(error))}") from error

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
+from specdec_tui.doors import writing
 from specdec_tui.doors.characters import LOOKS_ALIKE, fit, json_text, one_line, visible
 
 if TYPE_CHECKING:
@@ -116,27 +117,35 @@ def give_up() -> None:
 
 @contextmanager
 def libraries_unheard() -> Iterator[None]:
-    """Inside, nothing reaches standard output: native libraries write there past this door, also what model files say.
+    """Inside, what native libraries write past this door, also what model files say, goes to the log.
 
-    The app has its own way: its screen belongs to nobody else, as long as it is there.
+    Standard error stays ours, as `sys.stderr`. The app has its own way: all of its terminal belongs to its driver.
     """
+    streams = {fd: getattr(sys, name) for fd, name in ((1, "stdout"), (2, "stderr"))}
+    kept: dict[int, int] = {}
+    for fd in streams:
+        with suppress(OSError):  # closed by the caller
+            kept[fd] = os.dup(fd)
+    log = writing.log_or_nowhere(writing.log_file())
+    ours = None
+    if 2 in kept and _leads_to(2, sys.stderr):
+        ours = open(os.dup(2), "w", encoding=_encoding(sys.stderr), errors=LOOKS_ALIKE, buffering=1)  # noqa: SIM115
     try:
-        kept = os.dup(1)
-    except OSError:  # closed by the caller
-        yield
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-        os.dup2(nowhere, 1)
+        _flush(*streams.values())
+        for fd in kept:
+            os.dup2(log, fd)
+        if ours is not None:
+            sys.stderr = ours
         yield
     finally:
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
+        sys.stderr = streams[2]
+        _flush(*streams.values())
+        for fd, before in kept.items():
+            os.dup2(before, fd)
+            os.close(before)
+        os.close(log)
+        if ours is not None:
+            ours.close()
 
 
 def show_traceback(kind: type[BaseException], error: BaseException | None, place: TracebackType | None) -> None:
@@ -229,6 +238,19 @@ class _Passed:
 
         for text, style, control in console.render(self.renderable, options):
             yield Segment(text if control else fit(visible(text), console.encoding), style, control)
+
+
+def _leads_to(fd: int, stream: TextIO) -> bool:
+    try:
+        return stream.fileno() == fd
+    except (OSError, ValueError):
+        return False
+
+
+def _flush(*streams: TextIO) -> None:
+    for stream in streams:
+        with suppress(OSError, ValueError):
+            stream.flush()
 
 
 def _stream(error: bool) -> TextIO:

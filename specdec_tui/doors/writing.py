@@ -14,8 +14,11 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
+import platformdirs
+
 from specdec_tui.doors.reading import refuse_other_kinds
 
+LOG_BYTES = 1 << 20
 PRIVATE, SHARED = 0o600, 0o666
 """Who may read a new file: its owner, or whom the umask lets."""
 
@@ -84,13 +87,26 @@ def append(path: Path, content: bytes) -> None:
             raise
 
 
-def log_descriptor(path: Path, *, most: int) -> int:
+def log_file() -> Path:
+    """Where the output of libraries goes."""
+    return platformdirs.user_log_path("specdec-tui") / "output.log"
+
+
+def log_descriptor(path: Path, *, most: int = LOG_BYTES) -> int:
     """A file descriptor that appends to a private file, which is begun anew when it is longer than `most` bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = _descriptor(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     if os.fstat(descriptor).st_size > most:
         os.ftruncate(descriptor, 0)
     return descriptor
+
+
+def log_or_nowhere(path: Path) -> int:
+    """The same, or one that leads nowhere where the log cannot be written."""
+    try:
+        return log_descriptor(path)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
 
 
 def check(path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from specdec_tui import cli
 from specdec_tui.backends import loading
 from specdec_tui.backends.loading import load_pair
 from specdec_tui.backends.pair import LoadError
@@ -285,3 +286,18 @@ def test_bytes_behind_what_a_weight_file_tells_of_are_damage(save_model: Any) ->
         file.write(b"x" * 7)
     text = refusal(folder)
     assert "model.safetensors is damaged (it has " in text and "download it again" in text
+
+
+def test_a_tokenizer_that_its_library_panics_over_is_one_line(
+    save_model: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = save_model("target")
+    table = json.loads((folder / "tokenizer.json").read_text())
+    table["model"]["continuing_subword_prefix"] = "x" * 50  # longer than the pieces that are merged
+    (folder / "tokenizer.json").write_text(json.dumps(table))
+    assert "target: its tokenizer cannot be read: " in refusal(folder)
+    monkeypatch.setenv("SPECDEC_TUI_CONFIG", "/nowhere/config.toml")
+    capfd.readouterr()
+    assert cli.main(["bench", "--target", str(folder), "--device", "cpu", "--prompt", "the cat"]) == 2
+    shown = capfd.readouterr()
+    assert shown.out == "" and shown.err.count("\n") == 1 and "panicked" not in shown.err, shown

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -123,3 +125,20 @@ def test_a_bar_shows_the_stage_harmless_and_is_gone_at_the_end(monkeypatch: pyte
             report(f"Loading {HOSTILE}", 1, 2)
         assert "\x1b]52" not in stream.text and "\u202e" not in stream.text
         assert bool(stream.text) == terminal
+
+
+def test_what_native_code_writes_goes_to_the_log_and_standard_error_stays_ours(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "logs" / "output.log"
+    monkeypatch.setattr(output.writing, "log_file", lambda: log)
+    with pytest.raises(ValueError), output.libraries_unheard():
+        os.write(1, b"raw\x1b[2J\n")
+        os.write(2, b"panicked\n")
+        output.complain("told")
+        raise ValueError
+    output.say("after")
+    output.complain("and after")
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err) == ("after\n", "specdec-tui: told\nspecdec-tui: and after\n")
+    assert log.read_bytes() == b"raw\x1b[2J\npanicked\n"

@@ -53,7 +53,9 @@ def campaign(kind: str, try_one: Callable[[Random], str], seconds: float = SECON
             begin = time.monotonic()
             try:
                 outcomes[try_one(Random(f"{kind} {SEED} {number}"))] += 1
-            except (Exception, TookTooLong) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # a panic of a library is no Exception
                 words = f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
                 where = f"FUZZ_SEED={SEED} FUZZ_FIRST={number}"
                 faults.setdefault(_line_of(error), []).append(f"{where}: {words!r}")

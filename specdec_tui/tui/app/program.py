@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from specdec_tui.doors import output
+from specdec_tui.doors.writing import log_file
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.tui.app.app import SpecdecApp
@@ -19,7 +20,6 @@ from specdec_tui.tui.terminal.paste import pastes_kept_whole
 from specdec_tui.tui.terminal.terminal import (
     give_back,
     leaving_when_told,
-    log_file,
     screen_to_ourselves,
     use_our_driver,
 )

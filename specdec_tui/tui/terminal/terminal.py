@@ -16,22 +16,15 @@ from threading import Event, Lock, Thread
 from types import FrameType
 from typing import Any
 
-import platformdirs
 from textual.app import App
 
-from specdec_tui.doors.writing import log_descriptor
+from specdec_tui.doors.writing import log_or_nowhere
 
-LOG_BYTES = 1 << 20
 _NAMES = ("SIGHUP", "SIGTERM", "SIGINT", "SIGQUIT")
 CALLS_TO_LEAVE = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 WATCH_SECONDS = 1.0
 LEAVING_SECONDS = 15.0
 GONE = 129  # the status of what ends by a hang-up
-
-
-def log_file() -> Path:
-    """Where the output of libraries goes."""
-    return platformdirs.user_log_path("specdec-tui") / "output.log"
 
 
 @contextmanager
@@ -49,7 +42,7 @@ def screen_to_ourselves(log: Path) -> Iterator[None]:
     kept = {fd: os.dup(fd) for fd in (1, 2)}
     streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     terminal = os.fdopen(os.dup(terminal_fd), "w", encoding="utf-8", errors="replace")
-    log_fd = _open_log(log)
+    log_fd = log_or_nowhere(log)
     try:
         for fd in kept:
             os.dup2(log_fd, fd)
@@ -135,11 +128,3 @@ def suspend(app: App[Any]) -> bool:
     driver = app._driver
     stop = getattr(driver, "suspend", None)
     return stop is not None and bool(stop(key=True))
-
-
-def _open_log(log: Path) -> int:
-    """The log, begun anew when it has grown large; nowhere when it cannot be written."""
-    try:
-        return log_descriptor(log, most=LOG_BYTES)
-    except OSError:
-        return os.open(os.devnull, os.O_WRONLY)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from specdec_tui.tui.terminal.terminal import LOG_BYTES, screen_to_ourselves
+from specdec_tui.doors.writing import LOG_BYTES
+from specdec_tui.tui.terminal.terminal import screen_to_ourselves
 
 PROGRAM = """
 import os, shutil, sys
