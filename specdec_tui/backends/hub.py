@@ -36,6 +36,8 @@ _TOKENIZER_FILES = (
     "*.tiktoken",
 )
 _TOKENIZER_STEMS = ("tokenizer", "vocab", "merges", "spiece", "tekken", "special_tokens", "added_tokens")
+# Bytes that may come beyond those that were announced, and in all where no number was.
+_SLACK, _MOST_UNTOLD = 16 << 20, 1 << 30
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
@@ -207,6 +209,8 @@ def _fetch(hub_id: str, patterns: Sequence[str], stage: str, progress: ReportPro
         raise LoadError(
             f"{hub_id}: {host} has not answered for {error.seconds:.0f} s. Try again later, or name a local folder."
         ) from None
+    except _TooMuch as error:
+        raise LoadError(f"{hub_id}: {host} sends more than {error}: the download was stopped.") from None
     except errors.GatedRepoError as error:
         raise LoadError(
             f"{hub_id} is gated: accept its conditions on its hub page, then log in with `hf auth login`."
@@ -220,8 +224,12 @@ def _fetch(hub_id: str, patterns: Sequence[str], stage: str, progress: ReportPro
     return Path(folder)
 
 
+class _TooMuch(Exception):
+    """A server does not end; in words, how much was to come."""
+
+
 def _reporting_bar(stage: str, progress: ReportProgress) -> type:
-    """A tqdm class that draws nothing and reports the bytes that have come."""
+    """A tqdm class that draws nothing and reports the bytes that have come; _TooMuch where they do not end."""
     from tqdm import tqdm
 
     most = 0.0
@@ -239,6 +247,8 @@ def _reporting_bar(stage: str, progress: ReportProgress) -> type:
         def update(self, n: float | None = 1) -> bool | None:
             nonlocal most
             drawn = super().update(n)
+            if self.unit == "B" and self.n > (self.total + _SLACK if self.total else _MOST_UNTOLD):
+                raise _TooMuch(f"the {self.total:,} bytes of its files" if self.total else f"{_MOST_UNTOLD:,} bytes")
             # One bar counts files, one or two count bytes: the one that is ahead tells the truth.
             if self.unit == "B" and self.total and self.n >= most:
                 most = self.n

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -105,3 +108,51 @@ def test_news_break_the_silence_and_results_and_errors_come_through(monkeypatch:
 
     with pytest.raises(ValueError, match="no"):
         waiting.awaited(fail, Progress("begun"), "waiting", said.append)
+
+
+class EndlessHub(BaseHTTPRequestHandler):
+    """A hub with a config of 100 bytes, which does not end."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *said: object) -> None:
+        """Nothing."""
+
+    def do_HEAD(self) -> None:
+        self._begin({"ETag": '"a"', "X-Repo-Commit": "c" * 40, "Content-Length": "100"})
+
+    def do_GET(self) -> None:
+        if "/api/" in self.path:
+            found: object = {"id": "a/b", "sha": "c" * 40, "siblings": [{"rfilename": "config.json"}]}
+            if "/tree/" in self.path:
+                found = [{"type": "file", "path": "config.json", "size": 100, "oid": "a" * 40}]
+            written = json.dumps(found).encode()
+            self._begin({"Content-Type": "application/json", "Content-Length": str(len(written))})
+            self.wfile.write(written)
+            return
+        self._begin({"Transfer-Encoding": "chunked", "ETag": '"a"'})
+        with suppress(OSError):
+            for _ in range(200):
+                self.wfile.write(b"100000\r\n" + b" " * (1 << 20) + b"\r\n")
+
+    def _begin(self, headers: dict[str, str]) -> None:
+        self.send_response(200)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+@pytest.mark.timeout(30)
+def test_a_hub_that_never_ends_is_left_at_the_known_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), EndlessHub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", constants.ENDPOINT)
+    url = constants.ENDPOINT + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    with pytest.raises(LoadError, match=r"a/b: 127\.0\.0\.1 sends more than the 100 bytes of its files"):
+        hub.locate("a/b", lambda progress: None)
+    server.shutdown()
+    server.server_close()
