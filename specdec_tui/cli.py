@@ -181,12 +181,12 @@ def _resolved(options: argparse.Namespace) -> tuple[Settings, ModelChoice]:
     return resolve(_given(options))
 
 
-def _resolved_as_far_as_valid(options: argparse.Namespace) -> tuple[Settings, ModelChoice]:
+def _resolved_as_far_as_valid(options: argparse.Namespace) -> tuple[Settings, ModelChoice, Sequence[str]]:
     """For commands that run nothing with them: settings that are wrong in environment or config file are told."""
     settings, choice, problems = resolve_rest(_given(options))
     for problem in problems:
         output.complain(f"left out: {problem}")
-    return settings, choice
+    return settings, choice, problems
 
 
 def _whole_number(name: str, text: str, low: int, high: int = 1_000_000) -> int:
@@ -221,7 +221,7 @@ def _replay(options: argparse.Namespace) -> int:
     from specdec_tui.traces.files import read_trace
     from specdec_tui.traces.format import TraceError
 
-    settings, choice = _resolved_as_far_as_valid(options)
+    settings, choice, left_out = _resolved_as_far_as_valid(options)
     speed = None if options.race is None else parse_speed(options.race)
     try:
         trace = read_trace(parse_path(options.file))
@@ -234,7 +234,7 @@ def _replay(options: argparse.Namespace) -> int:
     from specdec_tui.tui.app.program import run_app
     from specdec_tui.tui.app.recordings import Replay
 
-    return run_app(LocalEngine(), settings, choice, replay=Replay(trace, speed))
+    return run_app(LocalEngine(), settings, choice, replay=Replay(trace, speed, left_out))
 
 
 def _bench(options: argparse.Namespace) -> int:
@@ -262,7 +262,7 @@ def _bench(options: argparse.Namespace) -> int:
 def _models(options: argparse.Namespace) -> int:
     from specdec_tui.catalogue import show_models
 
-    _, choice = _resolved_as_far_as_valid(options)
+    _, choice, _ = _resolved_as_far_as_valid(options)
     return show_models(choice)
 
 
@@ -270,5 +270,5 @@ def _doctor(options: argparse.Namespace) -> int:
     from specdec_tui.doctor import show_health
     from specdec_tui.session import LocalEngine
 
-    settings, choice = _resolved_as_far_as_valid(options)
+    settings, choice, _ = _resolved_as_far_as_valid(options)
     return show_health(LocalEngine(), settings, choice)

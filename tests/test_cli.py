@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -278,3 +279,16 @@ def test_a_damaged_trace_is_one_line_for_replay(tmp_path: Path, capsys: pytest.C
     assert status_of("replay", str(path)) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("specdec-tui: run.jsonl: line 1: field ")
+
+
+def test_settings_that_a_replay_leaves_out_are_told_in_the_app_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.toml").write_text("gamma = 'many'\n")
+    opened: list[Any] = []
+    monkeypatch.setattr("specdec_tui.traces.files.read_trace", lambda path: path)
+    monkeypatch.setattr("specdec_tui.doors.output.is_terminal", lambda: True)
+    monkeypatch.setattr("specdec_tui.tui.app.program.run_app", lambda *_, replay: opened.append(replay) or 0)
+    assert status_of("replay", "x.jsonl") == 0
+    (problem,) = opened[0].left_out
+    assert "gamma" in problem and "config.toml" in problem

@@ -155,6 +155,8 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.screen.set_focus(None)  # keys are for the panes: no prompt can be run here
         if replay.speed is not None:
             self.action_race(f"{replay.speed:g}")
+        for problem in replay.left_out:  # told before the app came, which covers it
+            self.say(f"left out: {problem}", "warning", timeout=20)
 
     def on_descendant_focus(self) -> None:
         self.front.show_keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -37,10 +37,14 @@ WRITES = "specdec-writes"
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A trace to open with, and the speed of a race of it (None: shown at once)."""
+    """A trace to open with, and the speed of a race of it (None: shown at once).
+
+    `left_out`: in a line each, settings of environment and config file that are wrong.
+    """
 
     trace: Trace
     speed: float | None = None
+    left_out: Sequence[str] = ()
 
 
 class TraceRead(Message):

@@ -691,3 +691,11 @@ async def test_a_folder_that_takes_nothing_is_told_in_a_run_that_goes_on_and_whe
         assert problem.startswith("cannot keep the trace in") and "\n" not in problem
         engine.step(10_000)
         await until(pilot, lambda: not app.runs.running)
+
+
+async def test_settings_that_are_left_out_are_told_over_the_trace() -> None:
+    events = tuple(ScriptedEngine().run("go", Settings(max_new_tokens=8), lambda: False))
+    replay = Replay(Trace(new_header("go", events), events), left_out=["gamma: 'many' is not valid"])
+    app = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=replay)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: "left out: gamma: 'many' is not valid" in toasts(app))
