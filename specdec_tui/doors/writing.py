@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from time import time
 
 import platformdirs
 
@@ -21,6 +23,11 @@ from specdec_tui.doors.reading import refuse_other_kinds
 LOG_BYTES = 1 << 20
 PRIVATE, SHARED = 0o600, 0o666
 """Who may read a new file: its owner, or whom the umask lets."""
+
+OLD_SECONDS = 60.0
+"""Nobody works on a file that is not whole yet for so long without writing to it."""
+
+_UNNAMED = re.compile(r"\.[0-9a-f]{16}\.new")
 
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 # A folder that one may not write to, and a file that is mounted by itself: what is in the file can still be changed.
@@ -36,8 +43,8 @@ def place(path: Path, parts: Iterable[str | bytes], *, mode: int = PRIVATE) -> N
     if before is not None and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "the file is read-only", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Hidden, and with an end of its own: no list of files shows it.
-    temporary = path.with_name(f".{secrets.token_hex(8)}.new")
+    sweep(path.parent)
+    temporary = unnamed_in(path.parent)
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, mode)
     except OSError as error:
@@ -54,6 +61,25 @@ def place(path: Path, parts: Iterable[str | bytes], *, mode: int = PRIVATE) -> N
     finally:
         with suppress(OSError):
             os.unlink(temporary)
+
+
+def unnamed_in(folder: Path) -> Path:
+    """A new name for a file that is not whole yet. Hidden, and with an end of its own: no list of files shows it."""
+    return folder / f".{secrets.token_hex(8)}.new"
+
+
+def sweep(folder: Path) -> None:
+    """Delete what writers who were killed left in a folder: files under such names that nobody has written to lately.
+
+    By their age, as a folder may be shared with other machines, whose processes nobody can ask for here.
+    """
+    with suppress(OSError), os.scandir(folder) as scan:
+        for item in scan:
+            if _UNNAMED.fullmatch(item.name):
+                with suppress(OSError):
+                    status = item.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode) and time() - status.st_mtime > OLD_SECONDS:
+                        os.unlink(item.path)
 
 
 def send(path: Path, parts: Iterable[str | bytes]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -94,7 +93,7 @@ class TraceStore:
 
     def _add(self, header: TraceHeader, lines: Iterable[str]) -> Path:
         # Written under a name that no list shows, then named: what is listed is always whole.
-        unnamed = self.folder / f".{secrets.token_hex(8)}.new"
+        unnamed = writing.unnamed_in(self.folder)
         try:
             writing.place(unnamed, lines)
             path = _name(unnamed, self.folder / _stem(header))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
@@ -179,3 +182,36 @@ def test_what_could_not_be_written_is_known_before(tmp_path: Path) -> None:
             writing.check(bad)
     writing.check(tmp_path / "a")
     assert not (tmp_path / "a").exists()
+
+
+def test_what_a_killed_writer_left_is_swept_when_it_is_old_and_nothing_else(tmp_path: Path) -> None:
+    script = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from specdec_tui.doors import writing\n"
+        "def parts():\n"
+        "    yield b'half' * 100_000\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"writing.place(Path({str(tmp_path)!r}, 'trace.jsonl'), parts())\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    others = [tmp_path / name for name in (".notes.new", "0123456789abcdef.new", ".0123456789abcdef.new.txt")]
+    for path in others:
+        path.write_text("of others")
+        os.utime(path, (0, 0))
+    (folder := tmp_path / ".fedcba9876543210.new").mkdir()
+    os.utime(folder, (0, 0))
+    writing.sweep(tmp_path)
+    assert left.exists()  # its writer may still be at work
+    os.utime(left, (left.stat().st_mtime - 2 * writing.OLD_SECONDS,) * 2)
+    writing.sweep(tmp_path)
+    assert {*tmp_path.iterdir()} == {*others, folder}
+
+
+def test_writing_into_a_folder_sweeps_it(tmp_path: Path) -> None:
+    left = tmp_path / ".0123456789abcdef.new"
+    left.write_text("half")
+    os.utime(left, (0, 0))
+    writing.place(tmp_path / "report.html", ["whole"])
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

@@ -136,6 +136,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.theme = self.settings.theme
         self.table.display = False
         self.screen_change_signal.subscribe(self, lambda _: self.front.show_keys())  # a dialog opens or closes
+        self.recordings.sweep()
         if self._replay is None:
             self.prompt_box.focus()
             self.front.load(self.choice)

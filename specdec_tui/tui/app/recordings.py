@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -16,8 +17,10 @@ from textual.notifications import SeverityLevel
 
 from specdec_tui.backends.pair import PairInfo
 from specdec_tui.benchmark.environment import describe_environment
+from specdec_tui.data_folder import data_folder
 from specdec_tui.decoding.records import Event, RunStarted, Step
-from specdec_tui.settings import STRATEGIES, SettingError, parse_path
+from specdec_tui.doors import writing
+from specdec_tui.settings import STRATEGIES, SettingError, config_file, parse_path
 from specdec_tui.traces.baseline import Baseline, last_baseline, measured_against
 from specdec_tui.traces.files import read_trace, write_lines
 from specdec_tui.traces.format import Trace, TraceError, TraceHeader, new_header, summarise
@@ -142,6 +145,11 @@ class Recordings:
         """Why the open trace cannot be shown."""
 
     # Keeping
+
+    def sweep(self) -> None:
+        """At the start: what writers of before, who were killed, left where the app writes by itself."""
+        folders = {self.store.folder, data_folder(), Path(os.path.realpath(config_file())).parent}
+        self._later(lambda: [writing.sweep(folder) for folder in folders])
 
     def learn_environment(self) -> None:
         """Behind a load: what traces will say of this machine."""

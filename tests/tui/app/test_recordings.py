@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -699,3 +700,15 @@ async def test_settings_that_are_left_out_are_told_over_the_trace() -> None:
     app = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=replay)
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: "left out: gamma: 'many' is not valid" in toasts(app))
+
+
+async def test_what_killed_writers_left_is_swept_at_the_next_start(tmp_path: Path, config_file: Path) -> None:
+    left = [folder / ".0123456789abcdef.new" for folder in (tmp_path / "data" / "traces", tmp_path / "data")]
+    left.append(config_file.parent / ".fedcba9876543210.new")
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("half")
+        os.utime(path, (0, 0))
+    async with make_app().run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        assert not any(path.exists() for path in left)
