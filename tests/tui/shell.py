@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
+from typing import Any
 
 from scripted_engine import ScriptedEngine
 from textual.pilot import Pilot
 
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.tui.app.app import SpecdecApp
+
+PATIENCE_SECONDS = 60
 
 
 def make_app(engine: ScriptedEngine | None = None, prompt: str = "", **settings: object) -> SpecdecApp:
@@ -17,14 +21,14 @@ def make_app(engine: ScriptedEngine | None = None, prompt: str = "", **settings:
     return SpecdecApp(engine or ScriptedEngine(), Settings(**given), ModelChoice(), prompt)  # type: ignore[arg-type]
 
 
-async def until(pilot: Pilot[int], condition: Callable[[], object], what: str = "") -> None:
-    """Poll until `condition` holds; fails after a generous while."""
-    for _ in range(1000):
-        if condition():
-            await pilot.pause()
-            return
+async def until(pilot: Pilot[Any], condition: Callable[[], object], what: str = "") -> None:
+    """Wait until `condition` holds, turn by turn of the app; fails after a while that no busy machine needs."""
+    end = monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if monotonic() > end:
+            raise AssertionError(f"never happened: {what or condition}")
         await pilot.pause(0.01)
-    raise AssertionError(f"never happened: {what or condition}")
+    await pilot.pause()
 
 
 async def ready(pilot: Pilot[int]) -> None:

@@ -36,6 +36,16 @@ class Chosen:
     purpose: Purpose = "show"
 
 
+class RunList(OptionList):
+    """Tells when it has another width: the screen has it sooner, and its list then still the old one."""
+
+    class Resized(Message):
+        """Lines for the old width do not fit any more."""
+
+    def on_resize(self) -> None:
+        self.post_message(self.Resized())
+
+
 class HistoryScreen(Dialog[Chosen]):
     """Dismisses with the trace to show, or None."""
 
@@ -65,13 +75,14 @@ class HistoryScreen(Dialog[Chosen]):
         self._shown: list[Entry] = []
         self._marked: set[Path] = set()
         self._doomed: set[Path] = set()
+        self._width = 0  # that the lines are made for
 
     def compose(self) -> ComposeResult:
         with Vertical(id="history") as box:
             box.border_title = "History"
             box.border_subtitle = "↵ open · / filter · R race · e export · space mark · c compare · d delete"
             yield Static("", id="history-heading", markup=False)
-            yield OptionList(id="history-list", markup=False)
+            yield RunList(id="history-list", markup=False)
             yield Input(placeholder="any words: a prompt, a model, γ 4, disturbed", id="history-filter", compact=True)
             yield Static("", id="history-figures", markup=False)
             yield Static("", id="history-prompt", markup=False)
@@ -90,15 +101,18 @@ class HistoryScreen(Dialog[Chosen]):
         self._entries, self._problem = list(message.entries), message.problem
         self._fill(0)
 
-    def on_resize(self) -> None:
-        if self._entries:
-            self._fill(self.query_one(OptionList).highlighted or 0)
+    @on(RunList.Resized)
+    def _fit(self) -> None:
+        options = self.query_one(OptionList)
+        if self._entries and options.size.width != self._width:
+            self._fill(options.highlighted or 0)
 
     def _fill(self, highlighted: int) -> None:
         options, query = self.query_one(OptionList), self.query_one(Input).value
         self._shown = matching(self._entries, query) if query.strip() else list(self._entries)
         options.clear_options()
-        width = max(20, options.size.width - 4)
+        self._width = options.size.width
+        width = max(20, self._width - 4)
         heading, lines = table(self._shown, [entry.path in self._marked for entry in self._shown], width)
         self.query_one("#history-heading", Static).update(heading)
         options.add_options([Option(line) for line in lines])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from scripted_engine import ScriptedEngine
+from shell import PATIENCE_SECONDS
 
 from specdec_tui.backends.pair import LoadError, PairInfo, Progress
 from specdec_tui.decoding.records import Event, Finished
@@ -73,12 +74,13 @@ def make(screen: Screen, engine: ScriptedEngine, prompt: str = "") -> Runs:
 
 
 def until(runs: Runs, condition: Callable[[], object]) -> None:
-    for _ in range(1000):
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
         runs.take()
         if condition():
             return
+        assert time.monotonic() < end, "never happened"
         time.sleep(0.005)
-    raise AssertionError("never happened")
 
 
 def accept_all(prompt: str) -> None: ...

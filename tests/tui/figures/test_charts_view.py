@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rich.color import ColorType
+from shell import until
 from textual.color import Color
 from textual.events import MouseScrollDown
 from textual.geometry import Size
@@ -56,11 +57,7 @@ def plotted(view: ChartsView) -> str:
 
 async def until_plotted(pilot: Pilot[None], view: ChartsView, baseline: bool = True) -> None:
     """Wait for the run's line, and for the target's dots."""
-    for _ in range(200):
-        if braille(plotted(view)) > 5 and ("•" in plotted(view)) == baseline:
-            return
-        await pilot.pause(0.01)
-    raise AssertionError(plotted(view))
+    await until(pilot, lambda: braille(plotted(view)) > 5 and ("•" in plotted(view)) == baseline)
 
 
 def braille(text: str) -> int:
@@ -127,11 +124,7 @@ async def test_the_charts_follow_a_run_and_a_new_one_clears_them() -> None:
         assert pane.charts_view.lines[0] == "no rounds yet"
         steps = run_steps("speculative", PIECES)
         pane.feed(steps[:9])
-        for _ in range(200):
-            await pilot.pause(0.02)
-            if "last 3" in pane.charts_view.lines[0]:
-                break
-        assert "last 3" in pane.charts_view.lines[0]
+        await until(pilot, lambda: "last 3" in pane.charts_view.lines[0])
         pane.feed(steps[9:])
         assert "last 31" in pane.charts_view.lines[0]
         await until_plotted(pilot, pane.charts_view, baseline=False)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
-from textual.pilot import Pilot
+from shell import until
 from widget_data import STORY, HostApp, painted, run_steps, words_of
 
 from specdec_tui.decoding.figures import RunFigures
@@ -44,14 +43,6 @@ def status(pane: StrategyPane) -> str:
 
 def figure_text(pane: StrategyPane) -> str:
     return "\n".join(line.strip() for line in painted(pane.query_one(".figures"))).strip()
-
-
-async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    for _ in range(200):
-        if condition():
-            return
-        await pilot.pause(0.02)
-    assert condition()
 
 
 async def test_a_pane_goes_from_waiting_over_prefill_to_its_end() -> None:

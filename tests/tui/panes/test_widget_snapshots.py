@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from panes_app import PIECES, PanesApp
+from shell import until
 from textual.pilot import Pilot
 from widget_data import painted, run_steps
 
@@ -34,10 +35,9 @@ def filled(app: PanesApp) -> Callable[[Pilot[None]], Awaitable[None]]:
         lookup.checked(Lossless(LosslessStatus.NEAR_TIES, 2, gap=0.31))
         app.table.show([(pane.strategy, pane.figures, pane.lossless) for pane in app.panes])
         speculative.focus()
-        for _ in range(200):
-            await pilot.pause(0.02)
-            if "slower" in painted(ngram.query_one(".figures"))[0] and all(map(thumb_has_arrived, app.panes)):
-                break
+        told = ngram.query_one(".figures")
+        await until(pilot, lambda: "slower" in "".join(painted(told)[:1]))
+        await until(pilot, lambda: all(map(thumb_has_arrived, app.panes)))
 
     return run_before
 

@@ -294,3 +294,24 @@ async def test_a_folder_that_can_hold_nothing_is_not_called_empty(tmp_path: Path
         note = app.screen.query_one("#history-note", Static)
         await until(pilot, lambda: "No runs can be kept: " in str(note.render()))
         assert str(note.render()).endswith("is no folder")
+
+
+@pytest.mark.parametrize("small", [(1, 1), (6, 3), (60, 12), (99, 30)])
+async def test_after_the_smallest_sizes_the_list_is_as_it_was(small: tuple[int, int]) -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(pilot)
+        screen = HistoryScreen(app.recordings.store)
+        await app.push_screen(screen)
+        screen.post_message(HistoryScreen.Listed([entry(), entry("世界 " * 30)]))
+        await until(pilot, lambda: screen.query_one(OptionList).option_count == 2)
+
+        def lines() -> list[str]:
+            return [str(option.prompt) for option in screen.query_one(OptionList).options]
+
+        await until(pilot, lambda: cell_len(lines()[0]) == screen.query_one(OptionList).size.width - 4)
+        before = lines()
+        await pilot.resize_terminal(*small)
+        await pilot.pause()
+        await pilot.resize_terminal(120, 40)
+        await until(pilot, lambda: lines() == before)

@@ -6,6 +6,7 @@ import pytest
 from contrast import contrast
 from rich.cells import cell_len
 from rich.style import Style
+from shell import until
 from textual.color import Color
 from widget_data import HostApp, painted, run_steps, strips_of, words_of
 
@@ -179,10 +180,7 @@ async def test_thousands_of_rounds_scroll_without_being_wrapped_again(monkeypatc
             view.add(VERDICT, TEXTS)
         view.sync()
         assert calls < 200  # what is in sight; the others are counted bit by bit
-        for _ in range(1000):
-            if view.lines_at_rest == 10_000:
-                break
-            await pilot.pause(0.01)
+        await until(pilot, lambda: view.lines_at_rest == 10_000)
         assert calls < 5000 + 400 and view.line_count == view.lines_at_rest == 10_000
         calls = 5000
         for y in (0, 3000, 9000, 5000):
