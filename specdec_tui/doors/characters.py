@@ -71,23 +71,6 @@ def copyable(text: str) -> str:
     return "".join(visible(c) if c not in "\r\n\t" and category(c) in ("Cc", "Cs") else c for c in text)
 
 
-def editable(text: str) -> str:
-    """`text` for a box that shows and counts characters as they are: lines end in newlines, controls are symbols.
-
-    Unlike `visible` it leaves bidirectional controls alone: they belong to what a person writes. `disarmed` shows them.
-    """
-    lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(visible(character) if category(character) == "Cc" else character for character in lines)
-
-
-def disarmed(text: str) -> str:
-    """`text` for a box that knows every character's place: what a terminal obeys is U+200B, as narrow as it is.
-
-    Unlike `visible` it changes no width: for showing alone what `editable` leaves.
-    """
-    return text if text.isprintable() else _OBEYED.sub("\u200b", text)
-
-
 def escaped(written: str) -> str:
     """JSON with what a terminal would obey as \\uXXXX: it reads back to the same text.
 

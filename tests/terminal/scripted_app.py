@@ -1,7 +1,8 @@
 """The app on a scripted engine in a real terminal.
 
-`scripted_app.py [round=SECONDS] [load=SECONDS] [noise] [fault] [stuck]`; fault: the screen fails at
-the first event of a run; stuck: it never comes back from it.
+`scripted_app.py [round=SECONDS] [load=SECONDS] [sizes=FILE] [noise] [fault] [stuck]`; sizes: each size
+of the terminal is written down once it is laid out; fault: the screen fails at the first event of a
+run; stuck: it never comes back from it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from scripted_engine import ScriptedEngine  # noqa: E402
 from specdec_tui.backends.pair import PairInfo, Progress, ReportProgress  # noqa: E402
 from specdec_tui.decoding.records import Event, RoundVerified, Step  # noqa: E402
 from specdec_tui.settings import ModelChoice, Settings, resolve  # noqa: E402
+from specdec_tui.tui.app.app import SpecdecApp  # noqa: E402
 from specdec_tui.tui.app.front import Front  # noqa: E402
 from specdec_tui.tui.app.program import run_app  # noqa: E402
 from specdec_tui.tui.terminal import terminal  # noqa: E402
@@ -57,6 +59,21 @@ def plant(name: str) -> None:
     terminal.LEAVING_SECONDS = 1.0
 
 
+def tell_sizes(path: Path) -> None:
+    """Write a line for every size, behind the layout for it."""
+    on_resize = SpecdecApp.on_resize
+
+    def resized(self: SpecdecApp) -> None:
+        def write() -> None:
+            with path.open("a") as file:
+                file.write(f"{self.size.width} {self.size.height}\n")
+
+        on_resize(self)
+        self.call_after_refresh(write)
+
+    SpecdecApp.on_resize = resized  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
     engine = PacedEngine()
     for word in sys.argv[1:]:
@@ -65,6 +82,8 @@ if __name__ == "__main__":
             engine.round_seconds = float(value)
         elif name == "load":
             engine.load_seconds = float(value)
+        elif name == "sizes":
+            tell_sizes(Path(value))
         elif name == "noise":
             engine.native_output = b"NATIVE NOISE\n" * 5
         elif name in ("fault", "stuck"):

@@ -24,7 +24,7 @@ from specdec_tui.tui.terminal.terminal import (
     use_our_driver,
 )
 
-ENGINE_SECONDS = 1.0  # for a run at work to end
+ENGINE_SECONDS = 0.4  # for what is at work to tidy up behind itself: all that is to be kept is kept by then
 WRITING_SECONDS = 10.0  # for what is still to be kept
 
 

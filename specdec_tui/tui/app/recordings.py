@@ -149,7 +149,12 @@ class Recordings:
     def sweep(self) -> None:
         """At the start: what writers of before, who were killed, left where the app writes by itself."""
         folders = {self.store.folder, data_folder(), Path(os.path.realpath(config_file())).parent}
-        self._later(lambda: [writing.sweep(folder) for folder in folders])
+
+        def sweep() -> None:
+            for folder in folders:
+                writing.sweep(folder)
+
+        self._later(sweep)
 
     def learn_environment(self) -> None:
         """Behind a load: what traces will say of this machine."""

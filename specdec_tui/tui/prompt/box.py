@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rich.text import Text
 from textual.binding import BindingType
+from textual.document._document_navigator import DocumentNavigator
+from textual.document._wrapped_document import WrappedDocument
 from textual.events import Key
 from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import TextArea
 
-from specdec_tui.doors.characters import disarmed, editable
 from specdec_tui.tui.commands.table import PROMPT, bindings
+from specdec_tui.tui.prompt.document import PromptDocument
 from specdec_tui.tui.prompt.history import PromptHistory
 
 PLACEHOLDER = "Ask something; enter runs it with every strategy"
@@ -52,9 +53,15 @@ class PromptBox(TextArea):
         """Without a column to write in, wrapping the placeholder would fail (Textual 8.2.8)."""
         return super().render_line(y) if self.content_size.width > 0 else Strip.blank(0)
 
-    def get_line(self, line_index: int) -> Text:
-        """A line as it is shown: the text keeps what a terminal would obey, the screen does not get it."""
-        return Text(disarmed(self.document.get_line(line_index)), end="", no_wrap=True)
+    def _set_document(self, text: str, language: str | None) -> None:
+        """Every text comes in here. As Textual's own, which makes a document of its own (8.2.8)."""
+        self._highlight_query = None
+        self.document = PromptDocument(text)
+        self.wrapped_document = WrappedDocument(self.document, tab_width=self.indent_width)
+        self.navigator = DocumentNavigator(self.wrapped_document)
+        self._build_highlight_map()
+        self.move_cursor((0, 0))
+        self._rewrap_and_refresh_virtual_size()
 
     def accept(self, text: str) -> None:
         """A submitted text is on its way: remember it and keep what was typed behind it since."""
@@ -78,7 +85,7 @@ class PromptBox(TextArea):
         self.show(text)
 
     def show(self, text: str) -> None:
-        self.text = editable(text)
+        self.text = text
         self.move_cursor(self.document.end)
 
     def check_consume_key(self, key: str, character: str | None = None) -> bool:

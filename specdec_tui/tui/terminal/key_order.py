@@ -15,6 +15,9 @@ from time import monotonic
 from textual import events
 from textual.app import App
 from textual.dom import DOMNode
+from textual.widgets import TextArea
+
+from specdec_tui.doors.characters import visible
 
 # These and printable keys go to the box with the focus only, whose own queue keeps their order.
 _LOCAL = frozenset(("up", "down", "left", "right", "pageup", "pagedown", "home", "end", "backspace", "delete"))
@@ -49,6 +52,8 @@ class KeysInOrder(App[int]):
         self._unsettled_since = None
         while self._held and self._unsettled_since is None:
             event = self._held.popleft()
+            if isinstance(event, events.Paste) and not isinstance(self.focused, TextArea):
+                event.text = visible(event.text)  # a box of one line shows what it has, as it is
             if not self._is_local(event):
                 self._turn += 1
                 self._unsettled_since = monotonic()

@@ -24,7 +24,6 @@ from textual._xterm_parser import BRACKETED_PASTE_END as END
 from textual._xterm_parser import BRACKETED_PASTE_START as START
 from textual.message import Message
 
-from specdec_tui.doors.characters import editable
 from specdec_tui.tui.terminal.escape import EscapeParser
 
 IDLE_SECONDS = 1.0  # nothing more of a paste for so long: its end marker is lost
@@ -156,7 +155,9 @@ class PasteSafeParser(EscapeParser):
 
 
 def _pasted(content: str) -> events.Paste:
-    return events.Paste(editable(content.replace(START, "").replace(END, "").replace("\0", "")))
+    """The text as it was copied: terminals send its line ends as enter does, and Windows adds zeros."""
+    text = content.replace(START, "").replace(END, "").replace("\0", "")
+    return events.Paste(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 @contextmanager

@@ -8,9 +8,11 @@ from contextlib import asynccontextmanager
 import pytest
 from scripted_engine import ScriptedEngine, text_of
 from shell import ask, make_app, ready, toasts, until
+from textual import events
 from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.selection import Selection
+from textual.widgets import Input
 from widget_data import HostApp, run_steps
 
 from specdec_tui.decoding.records import EndReason, RunEnded, Step
@@ -175,3 +177,12 @@ async def test_y_before_any_run_copies_nothing() -> None:
         await pilot.press("escape", "y")
         assert app.clipboard == ""
         assert any("no text to copy" in toast for toast in toasts(app))
+
+
+async def test_what_is_pasted_into_a_box_of_one_line_is_as_it_is_shown() -> None:
+    app = make_app()
+    async with app.run_test() as pilot:
+        await ready(pilot)
+        await pilot.press("escape", "f")
+        app.post_message(events.Paste("a\u202eb\x1b[2J"))
+        await until(pilot, lambda: isinstance(app.focused, Input) and app.focused.value == "a⇆b␛[2J")

@@ -5,6 +5,7 @@ from shell import until
 from textual import events
 from textual.app import App, ComposeResult
 
+from specdec_tui.doors.characters import visible
 from specdec_tui.tui.prompt.box import PromptBox
 
 
@@ -50,20 +51,50 @@ async def test_a_paste_keeps_all_lines_and_does_not_submit() -> None:
         assert app.submitted == []
 
 
-@pytest.mark.parametrize("obeyed", ["\u202e", "\u2066", "\u200f", "\u061c"])
-async def test_what_turns_text_around_is_kept_and_not_drawn(obeyed: str) -> None:
+OBEYED = [
+    "\u202e",
+    "\u2066",
+    "\u200f",
+    "\u061c",
+    "\u2028",
+    "\u2029",
+    "\x85",
+    "\v",
+    "\f",
+    "\x1c",
+    "\x1e",
+    "\x1b",
+    "\x9b",
+]
+
+
+@pytest.mark.parametrize("obeyed", OBEYED, ids=lambda c: f"{ord(c):04x}")
+async def test_what_a_terminal_obeys_is_a_symbol_in_its_line_and_is_sent_as_it_was_pasted(obeyed: str) -> None:
     app = Host()
     async with app.run_test() as pilot:
         box = app.query_one(PromptBox)
-        app.post_message(events.Paste(f"abc{obeyed}def"))
-        await pilot.press("left")
+        app.post_message(events.Paste(f"abc{obeyed}def\nnext{obeyed}"))
+        await pilot.press("up", "home", *["right"] * 5)
         drawn = [box.render_line(y).text for y in range(box.size.height)]
-        assert not any(obeyed in line for line in drawn)
         (line,) = [line for line in drawn if "abc" in line]
-        assert line.replace("\u200b", "").strip().startswith("abcdef")
-        assert "f" in [segment.text for segment in box.render_line(drawn.index(line))], "the cursor is elsewhere"
-        await pilot.press("enter")
-        assert app.submitted == [f"abc{obeyed}def"]
+        assert line.strip() == f"abc{visible(obeyed)}def" and not any(obeyed in each for each in drawn)
+        assert "e" in [segment.text for segment in box.render_line(drawn.index(line))], "the cursor is elsewhere"
+        await pilot.press("backspace", "ctrl+z", "enter")
+        assert app.submitted == [f"abc{obeyed}def\nnext{obeyed}"]
+
+
+@pytest.mark.parametrize("obeyed", OBEYED, ids=lambda c: f"{ord(c):04x}")
+async def test_an_earlier_prompt_comes_back_exactly(obeyed: str) -> None:
+    app = Host()
+    async with app.run_test() as pilot:
+        text = f"a{obeyed}\r\n{obeyed}b{obeyed}"
+        app.post_message(events.Paste(text))
+        await pilot.press("enter", "up")
+        box = app.query_one(PromptBox)
+        assert app.submitted == [text] and box.text == text and len(box.document.lines) == 2
+        box.action_select_all()
+        await pilot.press("ctrl+x")
+        assert (box.text, app.clipboard) == ("", text)
 
 
 async def test_up_and_down_walk_through_the_history_and_keep_what_was_unsent() -> None:

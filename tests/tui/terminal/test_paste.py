@@ -64,7 +64,7 @@ def together(found: list[str]) -> list[str]:
 def test_escape_sequences_in_a_paste_stay_in_it_however_the_input_is_cut(keyboard: Keyboard, size: int) -> None:
     keyboard.send(*in_pieces(f"x{START}alpha \x1b[31mred\x1b[0m tail\rbeta\x1b{END}y\x1b[A", size))
     keyboard.wait(2 * HOLD_SECONDS)
-    assert keyboard.found == ["x", "paste alpha ␛[31mred␛[0m tail\nbeta␛", "y", "up"]
+    assert keyboard.found == ["x", "paste alpha \x1b[31mred\x1b[0m tail\nbeta\x1b", "y", "up"]
 
 
 @pytest.mark.parametrize("size", [1, 5, 1000])
@@ -82,7 +82,7 @@ def test_an_end_marker_inside_the_pasted_text_does_not_let_the_rest_act_as_keys(
     keyboard.send(*in_pieces(f"{START}{evil}{END}", size), apart=0.001)
     keyboard.wait(1)
     keyboard.send("q")
-    text = evil.replace(START, "").replace(END, "").replace("\r", "\n").replace("\x03", "␃")
+    text = evil.replace(START, "").replace(END, "").replace("\r", "\n")
     assert together(keyboard.found) == [f"paste {text}", "q"]
 
 
@@ -120,7 +120,7 @@ def test_ctrl_c_and_ctrl_q_act_inside_a_paste_that_does_not_end(keyboard: Keyboa
 
 def test_a_control_in_the_midst_of_a_paste_is_text_even_in_a_read_of_its_own(keyboard: Keyboard) -> None:
     keyboard.send(f"{START}rm ", "\x03", f"x{END}", apart=0.001)
-    assert keyboard.found == ["paste rm ␃x"]
+    assert keyboard.found == ["paste rm \x03x"]
 
 
 def test_the_rest_of_a_paste_that_was_held_up_on_its_way_is_text(keyboard: Keyboard) -> None:
