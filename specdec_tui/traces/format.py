@@ -27,6 +27,7 @@ from specdec_tui.decoding.records import (
     Step,
 )
 from specdec_tui.doors.characters import escaped
+from specdec_tui.traces.agreement import check_header
 from specdec_tui.traces.bounds import LONGEST_ANSWER, MOST_NOTICES, MOST_STRATEGIES, MOST_TOKENS
 from specdec_tui.traces.codec import convert_event, decode_event, encode_event
 from specdec_tui.traces.header import MARK, VERSION, CutOff, TraceError, TraceHeader, new_header, read_header_table
@@ -108,6 +109,7 @@ def parse_lines(lines: Iterable[str]) -> Trace:
         raise TraceError("the file is empty: a trace begins with a header line")
     if type(expected) is int and len(events) < expected:
         raise TraceError(f"the trace was cut off: it holds {len(events)} of its {expected} events")
+    check_header(header, events, ended=type(expected) is int)
     return Trace(header, tuple(events))
 
 
@@ -156,6 +158,8 @@ class _Held:
     ended: bool = False
     events: Counter[type] = field(default_factory=Counter)
     characters: int = 0
+    proposed: int = -1
+    """The last round whose drafts were read."""
 
     def take(self, event: Step | Checked) -> None:
         kind = type(event.record) if isinstance(event, Step) else Checked
@@ -164,6 +168,12 @@ class _Held:
             raise BadField("event", f"must not come behind the first round of {shown(event.strategy)}")
         if isinstance(event, Step) and getattr(event.record, "round", rounds) != rounds:
             raise BadField("round", f"must be {rounds}, the next one of {shown(event.strategy)}")
+        if kind is RoundVerified and not self.events[PrefillDone]:
+            raise BadField("event", f"must not come before 'prefill_done' of {shown(event.strategy)}")
+        if kind is DraftsProposed:
+            if self.proposed == rounds:
+                raise BadField("event", f"must not come twice for round {rounds} of {shown(event.strategy)}")
+            self.proposed = rounds
         self.events[kind] += 1
         self.ended = self.ended or kind is RunEnded
         most = MOST_TOKENS if kind in _OF_ROUNDS else 1 if kind in _ONCE else MOST_NOTICES

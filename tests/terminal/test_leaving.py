@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -11,6 +12,9 @@ from pathlib import Path
 
 import pytest
 from pty_app import PROMPT, Pty
+
+from specdec_tui.decoding.records import Step
+from specdec_tui.traces.files import read_trace
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no job control")
 
@@ -192,3 +196,32 @@ def test_a_terminal_that_is_gone_in_the_midst_of_a_run_ends_the_app(open_pty: Op
     pty._fd = os.open(os.devnull, os.O_RDWR)
     assert pty.ended() == 129
     assert len(list((tmp_path / "data" / "traces").glob("*.jsonl"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "seen", "keys", "then"),
+    [
+        ((), "ready", "not sent", "not sent"),
+        (("round=0.1",), "ready", "sent\r", "Light"),
+        (("load=500",), "25%", "sent early\r", "waiting"),
+        (("load=500",), "25%", "half a", "half a"),
+    ],
+    ids=["idle", "running", "loading with a prompt", "loading with text"],
+)
+def test_left_from_any_state_all_text_is_on_disk(
+    words: tuple[str, ...], seen: str, keys: str, then: str, open_pty: Open, tmp_path: Path
+) -> None:
+    pty = open_pty(*words)
+    pty.wait_for(seen)
+    pty.send(keys)
+    pty.wait_for(then)
+    pty.rest(0.1)
+    pty.send("\x11")
+    assert pty.ended() == 0
+    kept = [json.loads(line)["prompt"] for line in (tmp_path / "data" / "prompts.jsonl").read_text().splitlines()]
+    assert kept == [keys.strip()]
+    traces = list((tmp_path / "data" / "traces").glob("*.jsonl"))
+    assert len(traces) == (then == "Light")
+    for path in traces:  # as far as it went
+        steps = [event for event in read_trace(path).events if isinstance(event, Step)]
+        assert "".join(text for step in steps for text in step.texts).startswith("Light")

@@ -206,8 +206,12 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
         "line 6: field 'event' comes too often: 'speculative' has at mo",
     ),
     "a prefill behind a round": (
-        b"".join([*LINES[:4], *LINES[5:8], LINES[4]]),
+        b"".join([*LINES[:8], LINES[4]]),
         "must not come behind the first round of 'speculative'",
+    ),
+    "a round before the prefill": (
+        b"".join([*LINES[:4], *LINES[5:8], LINES[4]]),
+        "must not come before 'prefill_done' of 'speculative'",
     ),
     "two starts": (
         b"".join([*LINES[:2], LINES[1]]),

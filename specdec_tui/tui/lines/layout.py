@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 from rich.cells import cell_len
 
@@ -250,9 +251,8 @@ class TextLayout:
 
     def _extend(self, pieces: Sequence[str]) -> int:
         before = self._length
-        for piece in pieces:
-            self._pieces.append(self._length)
-            self._length += len(piece)
+        self._pieces.extend(accumulate(map(len, pieces), initial=before))
+        self._length = self._pieces.pop()  # behind the last one
         return self._wrap_from_last_line("".join(pieces), before)
 
     def _wrap_from_last_line(self, added: str, before: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -18,9 +18,10 @@ from specdec_tui.tui.lines.view_search import ViewSearch
 from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.run_log import Place, RunLog
 from specdec_tui.tui.tokens.style import TOKEN_CLASSES, stressed, token_styles
-from specdec_tui.tui.tokens.transcript import OFF_TEXT, Around, Look, Transcript, shortened
+from specdec_tui.tui.tokens.transcript import OFF_TEXT, UNSHORTENED, Around, Look, Transcript, shortened
 
 _AROUND: dict[Look, str] = {look: f"turn--{look.value}" for look in Around}
+_REJECTED, _UNVERIFIED = Status.REJECTED, Status.UNVERIFIED  # looking an enum's members up is slow
 _IN_PIECE = 24  # bits of a mark that say where in its piece
 _IN_LINE = str.maketrans({"\n": "↵", "\t": "⇥"})
 
@@ -39,7 +40,7 @@ class TokenView(CursorView):
         self._looks: list[Look] = []
         self._texts: list[str] = []
         self._first = 0
-        self._places: list[Place] = []
+        self._places: list[tuple[int, int]] = []  # as in a `Place`, which is slower to make
         self._settled = 0  # pieces that are no drafts waiting
         self._rows = 0  # of the log, in those pieces
         self._rest: tuple[str, ...] = ()  # of the log, in those pieces
@@ -84,7 +85,7 @@ class TokenView(CursorView):
         self._first = self._settled = len(before)
         self._places, self._rows, self._rest = [], 0, ()
         self.layout_text = TextLayout(self._width or 80)
-        self.layout_text.append(list(map(_shown, self._looks, self._texts)))
+        self.layout_text.append(_all_shown(self._looks, self._texts))
         if self.search is not None:
             self.search.matches.cut(0)
         self.everything_changed()
@@ -110,19 +111,26 @@ class TokenView(CursorView):
         self.lines_changed(changed)
 
     def _take(self, row: int) -> None:
+        # Called for every row of a run when drafts come and go: nothing is called for each token.
         record = self.run_log.rows[row]
-        told = ((token.status, text) for token, text in zip(record.tokens, record.texts, strict=False))
-        for index, look, text in shortened(told):
-            if self._with_drafts or look not in OFF_TEXT:
-                self._add(look, text, Place(row, index))
+        told = [(token.status, text) for token, text in zip(record.tokens, record.texts, strict=False)]
+        pieces: Iterable[tuple[int, Look, str]] = [(index, *one) for index, one in enumerate(told)]
+        if not self._with_drafts:
+            pieces = [piece for piece in pieces if piece[1] is not _REJECTED and piece[1] is not _UNVERIFIED]
+        elif len(told) > UNSHORTENED:
+            pieces = shortened(told)
+        for index, look, text in pieces:
+            self._looks.append(look)
+            self._texts.append(text)
+            self._places.append((row, index))
 
-    def _add(self, look: Look, text: str, place: Place) -> None:
+    def _add(self, look: Look, text: str, place: tuple[int, int]) -> None:
         self._looks.append(look)
         self._texts.append(text)
         self._places.append(place)
 
     def _shown_from(self, piece: int) -> list[str]:
-        return list(map(_shown, self._looks[piece:], self._texts[piece:]))
+        return _all_shown(self._looks[piece:], self._texts[piece:])
 
     def token_at(self, line: int, column: int) -> Token | None:
         """The token drawn at a cell of the whole text (not of the visible part); None beside it."""
@@ -131,7 +139,7 @@ class TokenView(CursorView):
 
     def place_at(self, line: int, column: int) -> Place | None:
         piece = self.layout_text.piece_at(line, column)
-        return None if piece is None or piece < self._first else self._places[piece - self._first]
+        return None if piece is None or piece < self._first else Place(*self._places[piece - self._first])
 
     def lines_of(self, place: Place) -> Sequence[int]:
         piece = self._piece_of(place)
@@ -155,7 +163,7 @@ class TokenView(CursorView):
             pieces = [(at, start) for at, start, _ in layout.pieces_of(line) if at in within and at != piece]
             if pieces:
                 at = max(0, bisect_right([start for _, start in pieces], column) - 1)
-                return self._places[pieces[at][0] - self._first]
+                return Place(*self._places[pieces[at][0] - self._first])
             line += by
         return place
 
@@ -165,7 +173,7 @@ class TokenView(CursorView):
         if at < settled and self._places[at] == place:
             return self._first + at
         before = self._first + at - 1
-        is_counted = at > 0 and self._looks[before] is Around.MORE and self._places[at - 1].row == place.row
+        is_counted = at > 0 and self._looks[before] is Around.MORE and self._places[at - 1][0] == place.row
         return before if is_counted else None
 
     def line_segments(self, line: int) -> list[Segment]:
@@ -272,7 +280,12 @@ class TokenView(CursorView):
 
     def settled_texts(self, first: int) -> list[str]:
         """What the pieces from the `first` on are shown as, but for drafts that wait."""
-        return list(map(_shown, self._looks[first : self._settled], self._texts[first : self._settled]))
+        return _all_shown(self._looks[first : self._settled], self._texts[first : self._settled])
+
+
+def _all_shown(looks: Sequence[Look], texts: Sequence[str]) -> list[str]:
+    # What is printable is shown as it is, whatever its look: most texts are.
+    return [text if text.isprintable() else _shown(look, text) for look, text in zip(looks, texts, strict=True)]
 
 
 def _shown(look: Look, text: str) -> str:

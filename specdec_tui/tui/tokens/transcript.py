@@ -15,6 +15,8 @@ MOST_TURNS, MOST_TOKENS = 50, 16_000
 _LONGEST_PROMPT = 400
 
 _MOST_OFF_TEXT = 3
+UNSHORTENED = _MOST_OFF_TEXT + 2
+"""Tokens of a round that `shortened` leaves as they are: one of them at least became text."""
 
 
 class Around(StrEnum):

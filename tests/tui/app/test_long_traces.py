@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -31,6 +32,7 @@ from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.app.race import Race
 from specdec_tui.tui.app.recordings import Replay
 from specdec_tui.tui.tokens.rows_view import RowsView
+from specdec_tui.tui.tokens.token_view import TokenView
 
 NAMES = ("target", "speculative", "ngram", "lookup")
 SIZE = (160, 50)
@@ -200,3 +202,36 @@ async def test_the_loop_is_free_while_a_long_trace_is_opened() -> None:
             await asyncio.sleep(0)
             turns += 1
         assert turns > 10
+
+
+async def test_drafts_come_and_go_with_a_few_calls_a_round_and_segments_for_what_is_in_sight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rounds = 2000
+    app = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(long_trace(rounds)))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.recordings.trace is not None and not app.stage.is_filling)
+        view = app.grid.panes["speculative"].query_one(TokenView)
+        calls = 0
+
+        def count(frame: object, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        for wanted in (True, False):
+            calls = 0
+            sys.setprofile(count)
+            try:
+                view.with_drafts = wanted
+            finally:
+                sys.setprofile(None)
+            assert view.with_drafts is wanted and 0 < calls < 8 * rounds  # five tokens a round
+        drawn: list[int] = []
+        original = TokenView.line_segments
+        monkeypatch.setattr(TokenView, "line_segments", lambda self, n: drawn.append(n) or original(self, n))
+        view.with_drafts = True
+        await pilot.pause()
+        wide = view._width
+        await pilot.resize_terminal(120, 50)
+        await until(pilot, lambda: view._width < wide)
+        assert 0 < len(drawn) < 12 * SIZE[1] < view.line_count  # of all panes, drawn a few times

@@ -596,7 +596,12 @@ async def test_a_trace_without_a_known_strategy_says_so_and_the_app_stays_usable
         await one_run(pilot)
         (path,) = await kept(pilot)
     strange = tmp_path / "strange.jsonl"
-    strange.write_text(path.read_text().replace('"strategy":"', '"strategy":"new-'))
+    header, *events = path.read_text().splitlines(keepends=True)
+    told = json.loads(header)
+    told["app"] = "99.0"  # another version's, which judges speeds in its own way
+    told["strategies"] = {f"new-{name}": figures for name, figures in told["strategies"].items()}
+    renamed = [line.replace('"strategy":"', '"strategy":"new-') for line in events]
+    strange.write_text(json.dumps(told) + "\n" + "".join(renamed))
     replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(read_trace(strange)))
     async with replayed.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: any("no strategy that this version knows" in text for text in toasts(replayed)))
