@@ -9,7 +9,7 @@ from typing import Any
 from specdec_tui.backends.pair import PairInfo
 from specdec_tui.benchmark.run import Result
 from specdec_tui.benchmark.statistics import Spread, Summary
-from specdec_tui.decoding.costs import PACE_CHANGED, UNPREDICTED
+from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED
 from specdec_tui.decoding.figures import RECOMPUTES
 from specdec_tui.decoding.records import LosslessStatus
 from specdec_tui.doors.output import Sheet
@@ -160,7 +160,7 @@ def _pace_lines(summaries: Sequence[Summary]) -> list[str]:
             what = "no prediction; c and v are of the other runs" if is_told else "no c, v and prediction"
             lines.append(f"{UNPREDICTED} {summary.strategy}: {summary.no_prediction}: {what}")
         elif left_out > summary.disturbed_runs:
-            changed = f"{PACE_CHANGED} in {left_out - summary.disturbed_runs} of {summary.runs} runs"
+            changed = f"{TIMES_VARY} in {left_out - summary.disturbed_runs} of {summary.runs} runs"
             lines.append(f"{UNPREDICTED} {summary.strategy}: {changed}: these are in neither speedup nor prediction")
     return lines
 

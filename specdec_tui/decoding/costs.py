@@ -20,10 +20,11 @@ from specdec_tui.decoding.stretch import Stretch, in_common
 
 NAMES = ("cost_ratio", "verify_ratio", "predicted_speedup", "remainder")
 """Of the figures in JSON."""
-PACE_CHANGED, CLOCK_DISTURBED = "pace changed", "clock disturbed"
-"""Why there is nothing to tell: medians of different times make no round, and clocks that disagree say nothing."""
+TIMES_VARY, CLOCK_DISTURBED = "step times vary", "clock disturbed"
+"""Why there is nothing to tell: medians of different times make no round, though a ratio may hold that both runs' times
+vary in alike; clocks that disagree say nothing."""
 UNPREDICTED = "§"
-"""Marks what is lacking for the former of these; tables tell below that the pace changed."""
+"""Marks what is lacking for the former of these; tables tell it below."""
 _DRAFT_NOTHING = ("target", "drafter")
 
 
@@ -38,7 +39,7 @@ class Costs:
     share of it; below it is negative.
 
     None where a figure does not exist: without a draft, a full round, a plain step to compare with. `missing`: why
-    none of them is told, `PACE_CHANGED` or `CLOCK_DISTURBED`, which is to stand in their place; else empty.
+    none of them is told, `TIMES_VARY` or `CLOCK_DISTURBED`, which is to stand in their place; else empty.
     """
 
     cost_ratio: float | None = None
@@ -85,7 +86,7 @@ def measured_costs(run: RunFigures, baseline: RunFigures | None) -> Costs:
     a plain step of the baseline. Medians, so what one hiccup took is in the speedup and not in here.
 
     A round is taken to cost no less than a plain step. With one α for all places and γ drafts in every round
-    this is `predicted_speedup`. Nothing is told where the machine's pace changed within the runs:
+    this is `predicted_speedup`. Nothing is told where the times of like steps vary within the runs:
     their ratio may hold, but medians of different times make no round.
     """
     if baseline is None or run.strategy == "target":
@@ -93,8 +94,8 @@ def measured_costs(run: RunFigures, baseline: RunFigures | None) -> Costs:
     own, other = in_common(run.course, baseline.course)
     if not own.rounds or not other.rounds:
         return Costs()
-    if not (run.recomputes or baseline.recomputes) and (own.pace_changed or other.pace_changed):
-        return Costs(missing=PACE_CHANGED)
+    if not (run.recomputes or baseline.recomputes) and (own.times_vary or other.times_vary):
+        return Costs(missing=TIMES_VARY)
     step = other.target_seconds(0)
     if not step:
         return Costs()

@@ -23,7 +23,7 @@ from specdec_tui.decoding.stretch import in_common
 
 WORDS = ("steady", "disturbed", "short")
 TOLERANCE = 0.1
-"""Passes that must take the same, and a speedup above what is possible, may differ by this share."""
+"""Passes that must take the same, a speedup and what is possible, or one and its repeat, may differ by this share."""
 _LEAST_ROUNDS = 8
 _MOST_PARTS = 16
 
@@ -74,7 +74,7 @@ def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | N
     reason = _disagreement(ratio, most, plain, wide, clock)
     if not reason and clock is None:
         return Reliability("short", _too_little(run, baseline))
-    spread = 1.0 if clock is None else exp(2 * clock.error)
+    spread = 1.0 if clock is None else 1 + clock.uncertainty
     values = [ratio / spread, ratio * spread]
     if reason:
         values += [ratio * found.ratio for found in (plain, wide) if found and (found is plain or found.ratio < 1)]
@@ -90,13 +90,13 @@ def _disagreement(
 ) -> str:
     """The first thing that the clock says and that cannot be; empty for none."""
     if plain is not None and plain.is_beyond(TOLERANCE):
-        return f"one-token passes took {_ms(plain.seconds)} here and {_ms(plain.due)} in target"
+        return f"one-token passes took {_ms(plain.seconds)} where target's took {_ms(plain.due)}"
     if wide is not None and wide.ratio < 1 and wide.is_beyond(TOLERANCE):
-        return f"passes over more tokens took {_ms(wide.seconds)}, over one token {_ms(wide.due)} in target"
+        return f"passes over more tokens took {_ms(wide.seconds)} where target's over one took {_ms(wide.due)}"
     if most is not None and ratio > most * (1 + TOLERANCE):
         return f"{most:.2f} tokens a round after the prefill do not allow a speedup of {ratio:.2f}"
-    if clock is not None and clock.error > TOLERANCE:
-        return f"the machine's pace changed: uncertain by {clock.error:.0%}"
+    if clock is not None and clock.uncertainty > TOLERANCE:
+        return f"the machine's pace changed: uncertain by {clock.uncertainty:.0%}"
     return ""
 
 
@@ -174,6 +174,11 @@ class _Found:
 
     ratio: float
     error: float
+
+    @property
+    def uncertainty(self) -> float:
+        """The share by which a repeat may differ (about 95 %)."""
+        return exp(2 * self.error) - 1
 
     def is_beyond(self, tolerance: float) -> bool:
         """Whether it differs from 1 by more than `tolerance`."""

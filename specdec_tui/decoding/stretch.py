@@ -72,7 +72,7 @@ class Stretch:
         )
 
     @property
-    def pace_changed(self) -> bool:
+    def times_vary(self) -> bool:
         """Whether passes that must take the same did not: of those that came up most the middle half spreads too far.
 
         Then medians of different kinds of pass may be of different times of the machine, and say nothing of each

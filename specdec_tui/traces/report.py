@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specdec_tui.decoding.costs import PACE_CHANGED, UNPREDICTED, Costs
+from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED, Costs
 from specdec_tui.decoding.figures import RECOMPUTES, RunFigures
 from specdec_tui.decoding.records import Checked, EndReason, Lossless, LosslessStatus, Step
 from specdec_tui.decoding.standing import SAME_TEXT, Verdict
@@ -47,11 +47,12 @@ _ENDS = {
 }
 _DEFINITIONS = (
     "tok/s: new tokens per second of decoding, the prefill and its token left out. "
-    "speedup: against the target alone, over the text that both have; where the clock was disturbed, between what its "
-    "own plain rounds say and what was measured. clock: whether passes that must take the same did. "
+    "speedup: against the target alone, over the text that both have; where the clock was disturbed, an interval of "
+    "what was measured, what its own passes say and how uncertain these are, never above what its tokens allow. "
+    "clock: whether passes that must take the same did. "
     "predicted: what the acceptance at each place of a round and the time of its parts let one expect "
     "(off by: measured / predicted − 1). predicted, c and v come from the same clocks: where these were disturbed "
-    "or changed their pace, they are left out. "
+    "or the times of like steps vary within a run, they are left out. "
     "wasted: drafts that were not kept. "
     + " ".join(f"{letter}: {meaning}." for letter, meaning in FIGURES.items())
     + " Rounds and tokens count from 1."
@@ -137,7 +138,7 @@ def _compared(found: Compared) -> tuple[str, str]:
 def _costs(found: Costs, run: RunFigures) -> tuple[str, ...]:
     """What was to be expected of a run, what became of its drafts, and c and v."""
     expected, off = found.predicted_speedup, found.remainder
-    mark = f" {UNPREDICTED}" * (found.missing == PACE_CHANGED)
+    mark = f" {UNPREDICTED}" * (found.missing == TIMES_VARY)
     return (
         f"–{mark}" if expected is None else f"{expected:.2f}×" + ("" if off is None else f" ({off:+.0%})"),
         _number(run.acceptance_rate, ".2f"),
@@ -153,8 +154,8 @@ def _warnings(figures: Mapping[str, RunFigures], found: Mapping[str, Compared]) 
     told = {name: one.standing for name, one in found.items()}
     doubt = {"disturbed": "clock disturbed", "short": "too short"}
     lines = [f"{name}: {doubt[one.word]}: {one.reason}." for name, one in told.items() if one and one.reason]
-    if changed := [name for name, one in found.items() if one.costs.missing == PACE_CHANGED]:
-        lines.append(f"{UNPREDICTED} {', '.join(changed)}: {PACE_CHANGED}: nothing is predicted, and c and v not told.")
+    if changed := [name for name, one in found.items() if one.costs.missing == TIMES_VARY]:
+        lines.append(f"{UNPREDICTED} {', '.join(changed)}: {TIMES_VARY}: nothing is predicted, and c and v not told.")
     if recomputing := [name for name, run in figures.items() if run.recomputes]:
         lines.append(f"† {', '.join(recomputing)}: {RECOMPUTES}.")
     if same_text := [name for name, one in told.items() if one and SAME_TEXT in one.marks]:

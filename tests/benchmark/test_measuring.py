@@ -260,9 +260,9 @@ def test_a_disturbed_run_has_no_bare_ratio_in_the_table_and_says_why() -> None:
     summaries = summarize(results)
     assert row_of(as_sheet(results, summaries, INFO), "lookup")["speedup"] == "≤ 1.00 ~"
     (line,) = note_lines(results, summaries)
-    assert line == "~ lookup: clock disturbed: one-token passes took 58 ms here and 172 ms in target"
+    assert line == "~ lookup: clock disturbed: one-token passes took 58 ms where target's took 172 ms"
     report = as_json(results, summaries, INFO, TWO, {}, {})
-    verdict = {"word": "disturbed", "reason": "one-token passes took 58 ms here and 172 ms in target"}
+    verdict = {"word": "disturbed", "reason": "one-token passes took 58 ms where target's took 172 ms"}
     words = [{name: result["reliability"][name] for name in ("word", "reason")} for result in report["results"]]
     assert words == [{"word": "steady", "reason": ""}, verdict]
     single = report["results"][1]["reliability"]
@@ -300,7 +300,7 @@ def test_one_disturbed_repeat_does_not_spoil_the_others_and_is_counted() -> None
     assert (lookup.reliability.word, lookup.disturbed_runs, lookup.runs) == ("steady", 1, 3)
     assert row_of(as_sheet(results, summaries, INFO), "lookup")["speedup"] == "1.00 (0.50–1.00) ~\n1 of 3 disturbed"
     (line,) = note_lines(results, summaries)
-    assert line.startswith("~ lookup: 1 of 3 disturbed, e.g. one-token passes took 200 ms here")
+    assert line.startswith("~ lookup: 1 of 3 disturbed, e.g. one-token passes took 200 ms where")
     assert lookup.reliability.reason == line.removeprefix("~ lookup: ")
     assert lookup.compared_runs == 2
 
@@ -334,7 +334,7 @@ def test_the_median_of_speedups_lies_in_their_interval_and_within_what_tokens_al
     assert found is not None and found.low <= found.median <= found.high <= 1.0 + 1e-9
 
 
-def pace_changed(strategy: str, ratio: float, prompt: int = 0, repeat: int = 0) -> list[Result]:
+def times_vary(strategy: str, ratio: float, prompt: int = 0, repeat: int = 0) -> list[Result]:
     """Beside the target's: in the middle of both the machine became six times as fast; their ratio stands."""
     found = beside(plain_run(strategy, 0.1, prompt, repeat, rounds=0), 0.1)
     for result, step in zip(found, (0.1, 0.1 / ratio), strict=True):
@@ -352,7 +352,7 @@ def test_speedup_and_prediction_are_over_the_same_runs() -> None:
     """The prediction was the median of the runs at one pace, the speedup that of all."""
     steps = (0.1, 0.098, 0.096)
     results = [r for repeat, step in enumerate(steps) for r in beside(plain_run("lookup", step, repeat=repeat), 0.1)]
-    results += [r for repeat in (3, 4) for r in pace_changed("lookup", 0.93, repeat=repeat)]
+    results += [r for repeat in (3, 4) for r in times_vary("lookup", 0.93, repeat=repeat)]
     assert all(r.reliability is not None and r.reliability.is_steady for r in results)
     summaries = summarize(results)
     lookup = summaries[1]
@@ -363,22 +363,22 @@ def test_speedup_and_prediction_are_over_the_same_runs() -> None:
     assert lookup.remainder == pytest.approx(lookup.speedup.median / lookup.predicted_speedup - 1)
     assert lookup.speedup.low == pytest.approx(0.93), "the spread is of all"
     (line,) = note_lines(results, summaries)
-    assert line == "§ lookup: pace changed in 2 of 5 runs: these are in neither speedup nor prediction"
+    assert line == "§ lookup: step times vary in 2 of 5 runs: these are in neither speedup nor prediction"
 
 
 def test_where_no_run_of_a_prompt_has_a_prediction_none_is_told_and_it_is_said_why() -> None:
     results = [r for repeat in range(2) for r in beside(plain_run("lookup", 0.1, 0, repeat), 0.1)]
-    results += [r for repeat in range(2) for r in pace_changed("lookup", 0.93, 1, repeat)]
+    results += [r for repeat in range(2) for r in times_vary("lookup", 0.93, 1, repeat)]
     summaries = summarize(results)
     lookup = summaries[1]
     assert lookup.speedup is not None and lookup.speedup.median == pytest.approx((1.0 + 0.93) / 2), "of both prompts"
     assert (lookup.predicted_speedup, lookup.remainder) == (None, None)
-    assert lookup.no_prediction == "pace changed in 2 of 4 runs"
+    assert lookup.no_prediction == "step times vary in 2 of 4 runs"
     row = row_of(as_sheet(results, summaries, INFO), "lookup")
     assert row["predicted (off by)"] == "– §" and row["c"] == "– §"
-    assert note_lines(results, summaries) == ["§ lookup: pace changed in 2 of 4 runs: no c, v and prediction"]
+    assert note_lines(results, summaries) == ["§ lookup: step times vary in 2 of 4 runs: no c, v and prediction"]
     singles = as_json(results, summaries, INFO, TWO, {}, {})["results"]
-    assert [r["no_prediction"] for r in singles if r["strategy"] == "lookup"] == ["", "", *["pace changed"] * 2]
+    assert [r["no_prediction"] for r in singles if r["strategy"] == "lookup"] == ["", "", *["step times vary"] * 2]
 
 
 def test_the_table_says_why_a_run_is_different_and_where() -> None:

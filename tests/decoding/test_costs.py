@@ -13,7 +13,7 @@ import specdec_tui
 from specdec_tui.decoding import figures
 from specdec_tui.decoding.costs import (
     NAMES,
-    PACE_CHANGED,
+    TIMES_VARY,
     Costs,
     costs,
     expected_tokens_per_round,
@@ -98,7 +98,7 @@ def test_prediction_meets_the_measured_speedup_where_its_assumptions_hold() -> N
 
 
 @pytest.mark.parametrize("shaken", ["run", "target"])
-def test_nothing_is_predicted_where_the_pace_changed_within_a_run(shaken: str) -> None:
+def test_nothing_is_predicted_where_step_times_vary_within_a_run(shaken: str) -> None:
     def told(strategy: str, drafts: tuple[Token, ...], slow: int) -> RunFigures:
         found = RunFigures()
         found.add(RunStarted(strategy, 3, 4, 99))
@@ -113,7 +113,7 @@ def test_nothing_is_predicted_where_the_pace_changed_within_a_run(shaken: str) -
     assert found.predicted_speedup is not None and found.cost_ratio is not None and not found.missing
     run = told("speculative", kept, 20) if shaken == "run" else steady
     target = told("target", (), 20) if shaken == "target" else target
-    assert measured_costs(run, target) == Costs(missing=PACE_CHANGED), "and that is said"
+    assert measured_costs(run, target) == Costs(missing=TIMES_VARY), "and that is said"
 
 
 def test_no_prediction_is_above_the_tokens_of_a_round() -> None:

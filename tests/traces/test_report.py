@@ -139,10 +139,13 @@ def test_the_report_has_an_interval_and_the_reason_where_the_clock_was_disturbed
     html = as_html(slower(comparison(), "target", 3))
     told = dict(zip(HEADINGS, cells(html, "speculative"), strict=True))
     assert [told[name] for name in ("predicted (off by)", "c", "v")] == ["–"] * 3, "nothing follows from such clocks"
-    assert "where these were disturbed or changed their pace, they are left out" in html
+    assert "where these were disturbed or the times of like steps vary within a run, they are left out" in html
     known = dict(zip(HEADINGS, cells(as_html(comparison()), "speculative"), strict=True))
     assert [known[name] for name in ("predicted (off by)", "c", "v")] == ["2.59× (+0%)", "0.04", "1.00"]
-    assert "speculative: clock disturbed: passes over more tokens took 50 ms, over one token 150 ms in target." in page
+    assert (
+        "speculative: clock disturbed: passes over more tokens took 50 ms where target's over one took 150 ms." in page
+    )
+    assert "never above what its tokens allow" in page, "as the interval is made"
 
 
 def cells(html: str, strategy: str) -> list[str]:
@@ -151,13 +154,13 @@ def cells(html: str, strategy: str) -> list[str]:
     return next(row for row in rows if row[0] == strategy)
 
 
-def test_where_the_pace_changed_it_is_said_in_the_place_of_predicted_c_and_v() -> None:
+def test_where_step_times_vary_it_is_said_in_the_place_of_predicted_c_and_v() -> None:
     """They were dashes, and nothing said why."""
     trace = comparison()
     page = Page(as_html(with_changed_pace(trace))).text
     row = page.split("speculative")[1].split("ngram")[0]
     assert "steady" in row and row.count("– §") == 3 and "×" in row
-    assert "§ speculative, ngram: pace changed: nothing is predicted, and c and v not told." in page
+    assert "§ speculative, ngram: step times vary: nothing is predicted, and c and v not told." in page
     assert "§" not in Page(as_html(trace)).text
 
 

@@ -30,7 +30,7 @@ from specdec_tui.tui.app.notices import Holds, always
 from specdec_tui.tui.app.runs import Run
 from specdec_tui.tui.commands.dialog import Answer, Dialog
 from specdec_tui.tui.commands.header import local_time, one_row
-from specdec_tui.tui.commands.table import EXPORTS
+from specdec_tui.tui.commands.table import EXPORTS, export_kind
 from specdec_tui.tui.screens.export import ExportScreen, Target
 from specdec_tui.tui.screens.history import HistoryScreen, Purpose
 
@@ -332,7 +332,8 @@ class Recordings:
                 holds=lambda: self.trace is None,
             )
             return
-        kind, _, name = words.strip().partition(" ")
+        word, _, name = words.strip().partition(" ")
+        kind = export_kind(word)
         picture = self._screen.photograph()
 
         def write(target: Target) -> None:

@@ -17,6 +17,7 @@ VIEWS = ("text", "rounds", "tree", "charts")
 """What a pane can show."""
 
 EXPORTS = ("json", "csv", "svg", "html")
+_EXPORT_WORDS = {"picture": "svg", "screenshot": "svg", "report": "html", "trace": "json", "table": "csv"}
 """What a run can be written as."""
 
 APP = "app"
@@ -75,10 +76,15 @@ def check_view(text: str) -> None:
         raise SettingError(f"view: '{text}' is not valid: give one of {', '.join(VIEWS)}")
 
 
+def export_kind(word: str) -> str:
+    """The format that a word stands for, itself if it is none."""
+    return _EXPORT_WORDS.get(word, word)
+
+
 def check_export(text: str) -> None:
     """SettingError when a run cannot be written so: `text` is a format and perhaps a file."""
     kind = text.partition(" ")[0]
-    if kind not in EXPORTS:
+    if export_kind(kind) not in EXPORTS:
         raise SettingError(f"export: '{kind}' is not valid: give one of {', '.join(EXPORTS)}, and a file")
 
 

@@ -10,7 +10,7 @@ from textual import events
 from textual.content import Content
 from textual.widgets import Static
 
-from specdec_tui.decoding.costs import PACE_CHANGED, UNPREDICTED, Costs, costs
+from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED, Costs, costs
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.decoding.standing import RECOMPUTES, SAME_TEXT, Standing, Verdict, standing
@@ -193,8 +193,8 @@ def notes(entries: Sequence[Entry], label: str, can_repeat: bool) -> list[list[l
         baseline.append([(told, WARN)])
     if SAME_TEXT in marks:
         baseline.append([(f"{SAME_TEXT} over the same text; tok/s are over all that each wrote", QUIET)])
-    if unpredicted := [visible(entry.strategy) for entry in entries if entry.costs.missing == PACE_CHANGED]:
-        baseline.append([(f"{UNPREDICTED} {PACE_CHANGED}: no predicted, c and v of {', '.join(unpredicted)}", QUIET)])
+    if unpredicted := [visible(entry.strategy) for entry in entries if entry.costs.missing == TIMES_VARY]:
+        baseline.append([(f"{UNPREDICTED} {TIMES_VARY}: no predicted, c and v of {', '.join(unpredicted)}", QUIET)])
     if label:
         is_known = any(entry.baseline is not None for entry in entries)
         baseline.append([(f"speedups vs. {visible(label)}" if is_known else visible(label), QUIET)])
@@ -240,7 +240,7 @@ def _speedup(entry: Entry) -> Part:
 
 
 def _cost(entry: Entry, value: float | None, unit: str = "") -> Part:
-    return (f"–{UNPREDICTED}", QUIET) if entry.costs.missing == PACE_CHANGED else _number(value, ".2f", unit)
+    return (f"–{UNPREDICTED}", QUIET) if entry.costs.missing == TIMES_VARY else _number(value, ".2f", unit)
 
 
 def _count(count: Callable[[RunFigures], int]) -> Callable[[Entry], Part]:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from rich.cells import cell_len
 from textual.content import Content
 
-from specdec_tui.decoding.costs import PACE_CHANGED, costs
+from specdec_tui.decoding.costs import TIMES_VARY, costs
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.decoding.standing import RECOMPUTES, Standing, Verdict, standing
@@ -132,10 +132,10 @@ def cost_groups(figures: RunFigures, baseline: RunFigures | None, width: int) ->
 
     `width`: of a line of their own, 0 where they have none.
     In a wide line with how it comes about: tokens expected of a round ÷ its cost in steps of the target. Where the
-    machine's pace changed, that stands in the place of all of them.
+    times of steps vary, that stands in the place of all of them.
     """
     found = costs(figures, baseline)
-    if found.missing == PACE_CHANGED:
+    if found.missing == TIMES_VARY:
         what: list[Part] = [("predicted, c, v: ", QUIET)] if width else []
         return [[*what, (found.missing, WARN)]]
     groups: list[list[Part]] = []

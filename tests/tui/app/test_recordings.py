@@ -270,7 +270,13 @@ async def test_exports_are_written_where_they_are_wanted_and_never_over_a_file_u
     app = make_app()
     async with app.run_test(size=SIZE) as pilot:
         await one_run(pilot)
-        for kind, begins in (("json", "{"), ("csv", "strategy"), ("svg", "<svg"), ("html", "<!doctype html")):
+        for kind, begins in (
+            ("json", "{"),
+            ("csv", "strategy"),
+            ("svg", "<svg"),
+            ("html", "<!doctype html"),
+            ("picture", "<svg"),
+        ):
             file = tmp_path / f"out.{kind}"
             app.action_export(f"{kind} {file}")
             await until(pilot, lambda file=file: any(file.name in text for text in toasts(app)), kind)

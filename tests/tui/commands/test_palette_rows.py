@@ -143,6 +143,7 @@ def test_any_word_and_common_other_words_find_it(query: str, text: str) -> None:
         ("speed 0.5", Act("race('0.5')")),
         ("graph off", Change({"capture": False})),
         ("tokens 64", Change({"max_new_tokens": 64})),
+        ("export picture a.svg", Act("export('picture a.svg')")),
     ],
 )
 def test_an_argument_may_follow_another_word_for_it(query: str, does: object) -> None:

@@ -227,7 +227,7 @@ async def test_a_speedup_that_is_not_the_ratio_of_the_speeds_beside_it_is_marked
 
 
 @pytest.mark.parametrize("width", [60, 120])
-async def test_where_the_pace_changed_the_table_says_so_in_the_place_of_predicted_c_and_v(width: int) -> None:
+async def test_where_step_times_vary_the_table_says_so_in_the_place_of_predicted_c_and_v(width: int) -> None:
     """They were dashes, and nothing said why."""
     rows = [
         (name, figures(with_changed_pace(run_steps(name, TEXT, alpha=0.9, gamma=gamma))), None)
@@ -240,7 +240,7 @@ async def test_where_the_pace_changed_the_table_says_so_in_the_place_of_predicte
         cells = table.cells("speculative")
         assert (cells["predicted"], cells["c"], cells["v"]) == ("–§",) * 3
         assert "disturbed" not in cells["speedup"], "the ratio stands"
-        assert "§ pace changed: no predicted, c and v of speculative" in painted(table)[3]
+        assert "§ step times vary: no predicted, c and v of speculative" in painted(table)[3]
         table.show(ROWS[:2])
         await pilot.pause()
         assert "§" not in "".join(painted(table))

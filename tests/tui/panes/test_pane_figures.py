@@ -72,7 +72,7 @@ async def test_a_pane_with_room_says_what_was_to_be_expected_and_how_far_off_it_
 
 @pytest.mark.parametrize("view", ["text", "rounds", "tree", "charts"])
 @pytest.mark.parametrize(("width", "height"), [(44, 20), (58, 20), (60, 11), (120, 40), (120, 9)])
-async def test_where_the_pace_changed_it_is_said_in_the_place_of_what_was_to_be_expected(
+async def test_where_step_times_vary_it_is_said_in_the_place_of_what_was_to_be_expected(
     view: str, width: int, height: int
 ) -> None:
     """Predicted speedup, c and v went without a word."""
@@ -87,8 +87,8 @@ async def test_where_the_pace_changed_it_is_said_in_the_place_of_what_was_to_be_
         await pilot.pause()
         found = standing(pane.figures, target)
         assert found is not None and not found.is_disturbed
-        assert "pace changed" in figure_text(pane)
-        assert height < 20 or "predicted, c, v: pace changed" in figure_text(pane)
+        assert "step times vary" in figure_text(pane)
+        assert height < 20 or "predicted, c, v: step times vary" in figure_text(pane)
 
 
 async def test_a_disturbed_clock_is_said_in_the_place_of_a_ratio() -> None:
