@@ -25,7 +25,10 @@ class LoadAbandoned(BaseException):
 
 
 class PromptError(Exception):
-    """A prompt that cannot be given to the model, e.g. because its chat template refuses it."""
+    """A prompt that cannot be given to the model, e.g. as its chat template refuses it: one line, made harmless."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 @dataclass(frozen=True, slots=True)

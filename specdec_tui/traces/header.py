@@ -11,6 +11,7 @@ from specdec_tui import __version__
 from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.decoding.records import Event
 from specdec_tui.decoding.reliability import WORDS, Reliability
+from specdec_tui.doors.characters import one_line
 from specdec_tui.settings import Settings, format_value, parse_value
 from specdec_tui.traces.bounds import LONGEST_MESSAGE, LONGEST_NAME, LONGEST_PROMPT, MOST_STRATEGIES
 from specdec_tui.traces.summary import summarise
@@ -23,7 +24,10 @@ _MOST_VALUES = 20_000
 
 
 class TraceError(Exception):
-    """A trace that cannot be read or written: one line for a person."""
+    """A trace that cannot be read or written: one line for a person, made harmless: it quotes files and their names."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 class CutOff(TraceError):

@@ -54,7 +54,9 @@ def _standing(header: TraceHeader, name: str, figures: Mapping[str, Any], target
     has_failed = figures.get("finish_reason") == EndReason.ERROR
     doubts = has_failed, recomputes, name == "drafter"
     verdict = verdict_of(told, ratio, most, not header.is_borrowed(name), not any(doubts))
-    kept = figures.get("marks", RECOMPUTES * recomputes)
+    kept = figures.get("marks")
+    if kept is None:
+        kept = RECOMPUTES * recomputes
     marks = "".join(mark for mark in MARKS if mark in kept)
     return Standing(ratio, verdict, told.low, told.high, told.reason, marks)
 

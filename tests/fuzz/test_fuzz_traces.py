@@ -25,6 +25,8 @@ from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.app.recordings import Replay
 
 LINES = [line.rstrip("\n") for line in trace_lines(full_trace())]
+LARGEST = 20_000_000
+"""Characters of one line many times."""
 DRAWN = 0.15
 """Share of the readable ones that the app is opened with."""
 
@@ -64,7 +66,9 @@ def trace_file(dice: Random) -> bytes:
             case 2:
                 lines[place] = nested(dice)
             case 3:
-                lines[place:place] = [lines[place]] * dice.choice((2, 100, 3000))
+                lines[place:place] = [lines[place]] * min(
+                    dice.choice((2, 100, 3000)), LARGEST // (len(lines[place]) + 1)
+                )
             case _:
                 try:
                     lines[place] = json.dumps(changed(dice, json.loads(lines[place])))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from recorded import comparison, full_trace, long_events, trace_of
 
+from specdec_tui.doors.characters import visible
 from specdec_tui.traces.files import read_header, read_trace, write_lines, write_trace
 from specdec_tui.traces.format import TraceError, trace_lines
 
@@ -243,6 +244,21 @@ def test_a_damaged_file_says_what_is_wrong_and_where_in_one_line(name: str, tmp_
         read_trace(path)
     assert message in str(caught.value)
     assert str(caught.value).startswith("run.jsonl: ") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "\x9b31m", "\u202e", "two\nlines"])
+def test_what_a_message_quotes_of_a_file_and_its_name_is_harmless(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name.replace(chr(0xD800), chr(0xDC80))}.jsonl"
+    path.write_bytes(changed(0, strategies={name: 255}))
+    for read in (read_trace, read_header):
+        with pytest.raises(TraceError) as caught:
+            read(path)
+        words = str(caught.value)
+        assert visible(words) == words and "\n" not in words
+    path.unlink()
+    with pytest.raises(TraceError) as caught:
+        read_trace(path)
+    assert visible(str(caught.value)) == str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -92,17 +92,18 @@ _ALSO = {
     "temperature": "t temp",
     "top_k": "topk",
     "top_p": "topp nucleus",
-    "processor": "sampling sampler sample",
-    "theme": "colour color dark light look scheme",
+    "processor": "sampling sampler sample deterministic random",
+    "theme": "colour color dark light bright look scheme",
     "insight": "entropy probabilities debug alternatives",
     "capture": "graph cuda compile",
     "schedule": "order timing",
     "record": "keep save traces",
     "ignore_eos": "end eos",
     "chat": "template",
+    "cache": "kv memory",
     "device": "gpu",
     "dtype": "precision",
-    "quantize": "bits int8 int4",
+    "quantize": "bits int8 int4 4bit 8bit",
 }
 _NEAR = 0.65
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from textual.binding import Binding
 
+from specdec_tui.glossary import FATES, FIGURES
 from specdec_tui.settings import STRATEGIES, SettingError, parse_path, parse_speed
 
 VIEWS = ("text", "rounds", "tree", "charts")
@@ -166,11 +167,13 @@ def _cursor_moves() -> tuple[Command, ...]:
     )
 
 
+# Words on the screen that the help explains; γ leads to its setting.
+_EXPLAINED = " ".join(["keys shortcuts glossary legend letters tau alpha", *(FIGURES.keys() - {"γ"}), *FATES])
 _BIGGER = "zoom full fullscreen maximize bigger larger enlarge"
 
 # Nothing destructive may come first: `enter` on the freshly opened palette runs the first row.
 COMMANDS: tuple[Command, ...] = (
-    Command("help", "keys, commands and settings", "help", "f1", ANYWHERE, also="keys shortcuts glossary"),
+    Command("help", "keys, commands and settings", "help", "f1", ANYWHERE, also=_EXPLAINED),
     Command("help on a plain key", "the same help", "help", "h,question_mark", in_palette=False),
     Command("run", "run the prompt in the box", "submit", "enter", PROMPT),
     Command("new line", "begin a new line", "newline", "ctrl+j", PROMPT, in_palette=False),
@@ -182,7 +185,7 @@ COMMANDS: tuple[Command, ...] = (
     *_toggles(),
     *_pane_goers(),
     *_scrolls(),
-    Command("run again", "run the last prompt again", "run_again", "r", also="repeat retry rerun"),
+    Command("run again", "run the last prompt again", "run_again", "r", also="repeat retry rerun disturbed"),
     Command(
         "view",
         f"next view: {', '.join(VIEWS)}",
@@ -200,15 +203,22 @@ COMMANDS: tuple[Command, ...] = (
         "x",
         also="rejected unverified",
     ),
-    Command("inspect", "look into one token: chances, draw, alternatives", "inspect", "i", also="why"),
+    Command(
+        "inspect",
+        "look into one token: chances, draw, alternatives",
+        "inspect",
+        "i",
+        also="why explain raw processed residual accept logits",
+    ),
     Command("find", "find text in the current pane", "find", "f,ctrl+f", also="search"),
-    Command("copy", "copy the current pane's answer, or what is selected in it", "copy", "y"),
+    Command("copy", "copy the current pane's answer, or what is selected in it", "copy", "y", also="clipboard yank"),
     Command(
         "table",
         "show or hide the comparison table",
         "toggle_table",
         "t",
-        also="compare results figures numbers speedup speedups baseline fastest winner statistics stats metrics",
+        also="compare summary results figures numbers speedup speedups baseline fastest winner statistics stats metrics"
+        " α τ alpha tau acceptance predicted measured lossless identical prefill drafted wasted",
     ),
     Command("more drafts", "one more draft token per round", "change_gamma(1)", "plus,equals_sign"),
     Command("fewer drafts", "one draft token less per round", "change_gamma(-1)", "minus"),
@@ -224,7 +234,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("slower race", "half the speed of the race", "race_speed(-1)", "comma"),
     Command("faster race", "twice the speed of the race", "race_speed(1)", "full_stop"),
-    Command("history", "runs that were kept: open, race, compare, export, delete", "history", "H"),
+    Command("history", "runs that were kept: open, race, compare, export, delete", "history", "H", also="remove"),
     Command("open trace", "open a trace file", "open_trace", argument="a file", check=check_trace, also="load"),
     Command(
         "export",
@@ -234,9 +244,9 @@ COMMANDS: tuple[Command, ...] = (
         argument="json, csv, svg or html, and a file",
         values=EXPORTS,
         check=check_export,
-        also="report screenshot picture",
+        also="report screenshot picture image",
     ),
-    Command("models", "choose and load a pair of models", "models", "m", also="pair open"),
+    Command("models", "choose and load a pair of models", "models", "m", also="pair open hub huggingface gguf path"),
     Command("settings", "show or hide the side bar", "toggle_side_bar", "s", also="options preferences config"),
     Command("maximise", "one pane on the whole screen, and back", "toggle_maximise", "z", also=_BIGGER),
     Command("commands", "set anything", "commands", "ctrl+p", ANYWHERE, in_palette=False),

@@ -24,6 +24,8 @@ from specdec_tui.tui.screens.compare import CompareScreen
 from specdec_tui.tui.screens.history_rows import figures_line, matching, table
 
 _LONGEST_PROMPT = 2000  # of characters under the list
+_OTHER_ROWS = 11  # of the dialog: frame, heading, filter, figures, prompt, note
+_LEAST_ROWS, _MOST_ROWS = 3, 24
 
 Purpose = Literal["show", "race", "export"]
 
@@ -111,6 +113,8 @@ class HistoryScreen(Dialog[Chosen]):
         options, query = self.query_one(OptionList), self.query_one(Input).value
         self._shown = matching(self._entries, query) if query.strip() else list(self._entries)
         options.clear_options()
+        room = self.size.height * 9 // 10 - _OTHER_ROWS
+        options.styles.max_height = min(_MOST_ROWS, max(_LEAST_ROWS, room))  # else what stands below has no place
         self._width = options.size.width
         width = max(20, self._width - 4)
         heading, lines = table(self._shown, [entry.path in self._marked for entry in self._shown], width)

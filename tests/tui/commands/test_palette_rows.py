@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from specdec_tui.glossary import FATES, FIGURES
 from specdec_tui.settings import FIELDS, ModelChoice, Settings
 from specdec_tui.tui.commands.palette_rows import Act, Ask, Change, Refuse, Row, rows_for
 from specdec_tui.tui.commands.table import COMMANDS
@@ -129,10 +130,29 @@ def test_nothing_destructive_comes_first_in_the_empty_palette() -> None:
         ("prct", "processor"),
         ("tempature", "temperature"),
         ("gamma8", "gamma"),
+        ("explain", "inspect"),
+        ("clipboard", "copy"),
+        ("deterministic", "processor"),
+        ("random", "processor"),
+        ("gguf", "models"),
+        ("image", "export"),
+        ("4bit", "quantize"),
+        ("legend", "help"),
+        ("τ", "help"),
+        ("acceptance", "table"),
+        ("residual", "inspect"),
+        ("disturbed", "run again"),
     ],
 )
 def test_any_word_and_common_other_words_find_it(query: str, text: str) -> None:
     assert text in [row.text for row in rows(query)]
+
+
+@pytest.mark.parametrize("word", [*FIGURES, *FATES, "predicted", "lossless", "prefill", "raw", "drafted", "wasted"])
+def test_words_on_the_screen_find_something(word: str) -> None:
+    found = rows(word)
+    assert found and not found[0].by_choice
+    assert word != "γ" or found[0].text == "gamma"
 
 
 @pytest.mark.parametrize(

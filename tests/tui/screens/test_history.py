@@ -13,9 +13,10 @@ from shell import ask, make_app, ready, until
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
+from specdec_tui.decoding.records import Event
 from specdec_tui.settings import Settings
-from specdec_tui.traces.format import TraceHeader
-from specdec_tui.traces.store import Entry
+from specdec_tui.traces.format import Trace, TraceHeader, new_header
+from specdec_tui.traces.store import Entry, TraceStore
 from specdec_tui.tui.screens.compare import rows
 from specdec_tui.tui.screens.export import ExportScreen
 from specdec_tui.tui.screens.history import HistoryScreen
@@ -234,6 +235,15 @@ def test_nothing_that_cannot_be_praised_is_the_figure_of_a_run_with_one_that_can
     assert best(replace(one, strategies=forgetful)) == "lookup 1.40×†"
 
 
+def test_marks_that_a_trace_does_not_tell_are_those_of_a_target_that_recomputes() -> None:
+    one = run_with(lookup="steady").header
+    assert one is not None
+    target = {"target": {**one.strategies["target"], "recomputes": True}}
+    for marks in ({}, {"marks": None}):
+        header = replace(one, strategies={**target, "lookup": {**one.strategies["lookup"], **marks}})
+        assert best(header) == "lookup 1.40×\N{DAGGER}"
+
+
 def test_a_ratio_of_a_run_that_nobody_looked_at_is_no_more_than_its_tokens_allow() -> None:
     one = run_with(lookup="steady").header
     assert one is not None
@@ -283,6 +293,34 @@ def test_compared_runs_tell_interval_and_word_of_each_strategy() -> None:
         "ngram": ["0.9–2.0×", "disturbed"],
         "lookup": ["~1.90×", "short"],
     }
+
+
+@pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 40)])
+async def test_however_many_runs_there_are_what_is_said_below_them_is_in_sight(
+    size: tuple[int, int], tmp_path: Path
+) -> None:
+    """At 80×24 the question whether to delete stood below the edge of the screen."""
+    store = TraceStore(tmp_path / "traces")
+    for number in range(40):
+        store.save(trace_of((), "a long prompt " * 30, number))
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        screen = HistoryScreen(store)
+        await app.push_screen(screen)
+        await until(pilot, lambda: screen.query_one(OptionList).option_count == 40, "the list")
+        await pilot.press("slash", "a", "down", "d")
+        await pilot.pause()
+        note = screen.query_one("#history-note", Static)
+        assert "d again deletes" in str(note.render())
+        box = screen.query_one("#history").content_region
+        for name in ("heading", "list", "filter", "prompt", "note"):
+            part = screen.query_one(f"#history-{name}").region
+            assert part.height and box.contains_region(part) and screen.region.contains_region(part), name
+
+
+def trace_of(events: tuple[Event, ...], prompt: str, minute: int) -> Trace:
+    return Trace(new_header(prompt, events, created=datetime(2026, 11, 28, 12, minute, tzinfo=UTC)), events)
 
 
 async def test_a_folder_that_can_hold_nothing_is_not_called_empty(tmp_path: Path) -> None:
