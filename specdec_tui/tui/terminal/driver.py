@@ -9,7 +9,6 @@ given back once, from the loop, however the process is stopped, continued or end
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -22,6 +21,9 @@ from textual import constants, events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
+from textual.message import Message
+
+from specdec_tui.tui.terminal.flood import LARGEST, is_possible
 
 _GIVEN_BACK = (
     "\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"
@@ -67,6 +69,14 @@ class TerminalDriver(LinuxDriver):
         self._pointer_changed |= data.startswith("\x1b]22;")
         if self._taken:
             super().write(data)
+
+    def process_message(self, message: Message) -> None:
+        if is_possible(message):
+            super().process_message(message)
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        width, height = super()._get_terminal_size()
+        return min(width, LARGEST[0]), min(height, LARGEST[1])
 
     def start_application_mode(self) -> None:
         if self._taken:
@@ -181,7 +191,7 @@ class TerminalDriver(LinuxDriver):
         self._paint_all()
 
     def _paint_all(self) -> None:
-        size = Size(*shutil.get_terminal_size())
+        size = Size(*self._get_terminal_size())
         self._app.post_message(events.Resize(size, size))
         if self._app._screen_stack and size == self._app.size:  # else all is painted because of the size
             self._app.screen.refresh()

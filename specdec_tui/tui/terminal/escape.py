@@ -18,6 +18,8 @@ from textual._xterm_parser import XTermParser
 from textual.keys import Keys
 from textual.message import Message
 
+from specdec_tui.tui.terminal.flood import SequenceBound, is_cancelled
+
 _ESCAPE = "\x1b"
 _ALT_DIGIT = re.compile("\x1b[0-9]")
 _BEGINNINGS = "[O"
@@ -30,7 +32,13 @@ class EscapeParser(XTermParser):
 
     _ends_in_escape = False
 
+    def __init__(self, debug: bool = False) -> None:
+        self._bound = SequenceBound()
+        super().__init__(debug)
+
     def feed(self, data: str) -> Iterable[Message]:
+        if data and not (data := self._bound.cut(data)):
+            return  # to the parser nothing means that the input is over
         if self._ends_in_escape and data and data[0] not in _BEGINNINGS + _ESCAPE and self._timeout_time is not None:
             self._timeout_time = 0.0
             yield from super().tick()
@@ -38,6 +46,8 @@ class EscapeParser(XTermParser):
         yield from super().feed(data)
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        if is_cancelled(sequence):
+            return [events.Key(Keys.Ignore, sequence)]
         # Textual takes alt and a digit for a character that some keyboards have there (`£`).
         if _ALT_DIGIT.fullmatch(sequence):
             return [events.Key(f"alt+{sequence[-1]}", None)]
@@ -46,7 +56,10 @@ class EscapeParser(XTermParser):
             return [events.Key("escape", _ESCAPE), *super()._sequence_to_key_events(typed)]
         if alt:  # a beginning that nothing followed
             return [events.Key("escape", _ESCAPE), *super()._sequence_to_key_events(sequence)]
-        keys = list(super()._sequence_to_key_events(sequence))
+        try:
+            keys = list(super()._sequence_to_key_events(sequence))
+        except (ValueError, OverflowError):  # the number of no character
+            return [events.Key(Keys.Ignore, sequence)]
         if not keys and _UNKNOWN.fullmatch(sequence) and sequence[-1] not in "mM":
             return [events.Key(Keys.Ignore, sequence)]
         return keys

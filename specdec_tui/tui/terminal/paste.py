@@ -18,6 +18,7 @@ import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from time import monotonic
+from typing import Any
 
 from textual import events
 from textual._xterm_parser import BRACKETED_PASTE_END as END
@@ -25,6 +26,7 @@ from textual._xterm_parser import BRACKETED_PASTE_START as START
 from textual.message import Message
 
 from specdec_tui.tui.terminal.escape import EscapeParser
+from specdec_tui.tui.terminal.flood import forgiving_decoder, latest_moves
 
 IDLE_SECONDS = 1.0  # nothing more of a paste for so long: its end marker is lost
 HOLD_SECONDS = 0.15  # so long after an end marker another one may follow
@@ -52,6 +54,9 @@ class PasteSafeParser(EscapeParser):
         super().__init__(debug)
 
     def feed(self, data: str) -> Iterable[Message]:
+        return latest_moves(self._feed(data))
+
+    def _feed(self, data: str) -> Iterable[Message]:
         if not data:
             yield from self._over()
             yield from super().feed(data)
@@ -162,14 +167,17 @@ def _pasted(content: str) -> events.Paste:
 
 @contextmanager
 def pastes_kept_whole() -> Iterator[None]:
-    """Let Textual's terminal drivers parse with `PasteSafeParser`; they have no setting for it."""
+    """Let Textual's terminal drivers parse with `PasteSafeParser`, whatever bytes come; they have no setting for it."""
     if sys.platform == "win32":
         from textual.drivers import win32 as driver
     else:
         from textual.drivers import linux_driver as driver
-    kept = driver.XTermParser
-    driver.XTermParser = PasteSafeParser  # type: ignore[misc]
+    ours: dict[str, Any] = {"XTermParser": PasteSafeParser, "getincrementaldecoder": forgiving_decoder}
+    kept = {name: getattr(driver, name) for name in ours if hasattr(driver, name)}
     try:
+        for name in kept:
+            setattr(driver, name, ours[name])
         yield
     finally:
-        driver.XTermParser = kept  # type: ignore[misc]
+        for name, theirs in kept.items():
+            setattr(driver, name, theirs)

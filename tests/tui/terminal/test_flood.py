@@ -1,0 +1,66 @@
+"""Whatever a terminal sends, keys stay what they are and nothing dies of it."""
+
+from __future__ import annotations
+
+import pytest
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+
+from specdec_tui.tui.terminal.flood import LARGEST, LONGEST_SEQUENCE, is_possible
+from specdec_tui.tui.terminal.paste import PasteSafeParser
+
+
+def messages(*reads: str) -> list[Message]:
+    parser = PasteSafeParser()
+    return [event for data in reads for event in parser.feed(data)]
+
+
+def keys(*reads: str) -> list[str]:
+    return [event.key for event in messages(*reads) if isinstance(event, events.Key)]
+
+
+@pytest.mark.parametrize("begin", ["", "<", "?", " ", "<0;"])
+@pytest.mark.parametrize("repeats", [16, 200, 4000])
+@pytest.mark.parametrize("end", ["\x03", "u\x03", "\x1b[A\x03", "M\x03", "é\x03"])
+def test_a_sequence_of_any_length_types_nothing_and_the_keys_behind_it_count(
+    begin: str, repeats: int, end: str
+) -> None:
+    whole = f"\x1b[{begin}" + "1;" * repeats + end
+    told = keys(whole)
+    assert told[-1] == "ctrl+c" and len(told) <= 2, "digits would toggle strategies"
+    third = len(whole) // 3
+    assert keys(whole[:third], whole[third : 2 * third], whole[2 * third :]) == told
+
+
+def test_a_sequence_that_another_key_breaks_off_types_nothing() -> None:
+    assert keys("\x1b[1;2\x1b[A", "\x1b[12;\x11") == ["up", "ctrl+q"]
+
+
+def test_the_longest_sequences_that_textual_knows_stay_whole() -> None:
+    told = "\x1b[97:65;2:1;97:98:99:100:101u"
+    assert len(told) <= LONGEST_SEQUENCE
+    assert len(keys(told)) <= 1
+    assert [type(one) for one in messages("\x1b[<35;1999;999M")] == [events.MouseMove]
+
+
+@pytest.mark.parametrize("number", ["1114112", "999999999999", "55296"])
+@pytest.mark.parametrize("form", ["\x1b[{}u", "\x1b[{};5u", "\x1b[97;1;{}u", "\x1b[97:{};2u"])
+def test_a_key_of_no_character_is_none(number: str, form: str) -> None:
+    assert keys(form.format(number), "x")[-1] == "x"
+
+
+def test_moves_of_the_mouse_that_follow_each_other_are_one() -> None:
+    moves = "".join(f"\x1b[<35;{column};7M" for column in range(1, 300))
+    press = "\x1b[<0;299;7M"
+    told = messages("\x1b[<35;1;7M", moves + press + moves)
+    assert [type(one) for one in told] == [events.MouseMove] * 2 + [events.MouseDown, events.MouseMove]
+    move = told[1]
+    assert isinstance(move, events.MouseMove) and (move.x, move.delta_x) == (298, 298)
+
+
+def test_a_screen_larger_than_any_is_not_believed() -> None:
+    assert is_possible(events.Resize(Size(*LARGEST), Size(*LARGEST)))
+    for size in ((LARGEST[0] + 1, 10), (10, LARGEST[1] + 1), (99999999, 9999999)):
+        assert not is_possible(events.Resize(Size(*size), Size(*size)))
+    assert is_possible(events.AppFocus())
