@@ -65,9 +65,14 @@ class Sampler:
         rows = self._narrowed(logits.reshape(-1, width), first_look)
         return rows.view(logits.shape)
 
+    @property
+    def _divisor(self) -> float:
+        """The temperature, or where float32 would round it to 0, the least that leaves the best tokens alone."""
+        return max(self.temperature, torch.finfo(torch.float32).tiny)
+
     def _scaled(self, logits: torch.Tensor) -> torch.Tensor:
         # The best token goes to 0 first: a tiny temperature must not overflow to inf - inf.
-        return (logits - logits.amax(-1, keepdim=True)) / self.temperature
+        return (logits - logits.amax(-1, keepdim=True)) / self._divisor
 
     def _narrowed(self, logits: torch.Tensor, count: int) -> torch.Tensor:
         """The distributions of rows [n, V], from the best `count` of each; wider for rows that need it."""
@@ -76,7 +81,7 @@ class Sampler:
         top_k = min(self.top_k, width) if self.uses_top_k else 0
         log_mass = None if top_k else self._scaled(logits).logsumexp(-1, keepdim=True)
         values, ids = _highest(logits, count)
-        values = (values - values[..., :1]) / self.temperature
+        values = (values - values[..., :1]) / self._divisor
         edge = self._edge(values, top_k, log_mass)
         kept = torch.where(values >= edge, values, -torch.inf).softmax(-1)
         rows = torch.zeros_like(logits).scatter_(-1, ids, kept)

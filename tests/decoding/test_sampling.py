@@ -63,6 +63,15 @@ def test_top_k_beyond_the_vocabulary_keeps_everything() -> None:
     assert torch.allclose(Sampler("topk", 0.8, 1000).probabilities(logits), plain)
 
 
+@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize("temperature", [1e-38, 1e-45, 1e-46, 1e-300, 5e-324])
+def test_a_temperature_that_float32_rounds_to_zero_gives_the_best_token(processor: str, temperature: float) -> None:
+    logits = torch.randn(3, 3000, generator=torch.Generator().manual_seed(1))
+    p = Sampler(processor, temperature, 400, 0.9).probabilities(logits)
+    assert p.argmax(-1).tolist() == logits.argmax(-1).tolist()
+    assert p.amax(-1).tolist() == [1.0] * 3 and bool((p.sum(-1) == 1).all())
+
+
 def test_a_tiny_temperature_gives_the_best_token_and_no_nan() -> None:
     for processor in PROCESSORS:
         p = Sampler(processor, 1e-40, 3, 0.9).probabilities(torch.tensor([1.0, 90.0, 3.0]))

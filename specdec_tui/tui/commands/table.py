@@ -18,8 +18,8 @@ VIEWS = ("text", "rounds", "tree", "charts")
 """What a pane can show."""
 
 EXPORTS = ("json", "csv", "svg", "html")
-_EXPORT_WORDS = {"picture": "svg", "screenshot": "svg", "report": "html", "trace": "json", "table": "csv"}
 """What a run can be written as."""
+_EXPORT_WORDS = {"picture": "svg", "screenshot": "svg", "report": "html", "trace": "json", "table": "csv"}
 
 APP = "app"
 """Scope of keys that count when no text box has the focus."""
