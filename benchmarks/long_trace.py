@@ -24,6 +24,7 @@ from ui import STRATEGIES, FastEngine, Screen, shows, word
 
 from specdec_tui.decoding.records import (
     Checked,
+    DraftsProposed,
     EndReason,
     Event,
     Finished,
@@ -50,18 +51,21 @@ FATES = (Status.ACCEPTED, Status.ACCEPTED, Status.REJECTED, Status.UNVERIFIED)
 
 def rounds(strategy: str, tokens: int, insight: Insight | None) -> Iterator[Step]:
     """Two accepted drafts, a rejected and an unverified one, and the correction, again and again."""
+    tokens -= (tokens - 1) % 3
     yield Step(strategy, RunStarted(strategy, 20, 4, tokens), prompt_text="why")
     yield Step(strategy, PrefillDone(Token(0, Status.SAMPLED, 0, p=1.0), 0.1), (word(0),))
-    for number in range((tokens - 1) // 3):
+    for number in range(tokens // 3):
         first = 1 + 3 * number
         places = [*range(first, first + 4), first + 2]
         drafts = [
             Token(7 * place % 49152, fate, place, 0.123456 + number % 7 / 10, 0.5, 0.25, 0.125, insight)
             for place, fate in zip(places, FATES, strict=False)
         ]
-        emitted = Token(7 * first % 49152, Status.RESAMPLED, first + 2, 0.75, insight=insight)
+        emitted = Token(7 * (first + 2) % 49152, Status.RESAMPLED, first + 2, 0.75, insight=insight)
         record = RoundVerified(number, tuple(drafts), emitted, 0.004, 0.03, 0.0005)
         texts = (word(first), word(first + 1), " wrong", " behind", word(first + 2))
+        pending = tuple(Token(draft.id, Status.PENDING, draft.position) for draft in drafts)
+        yield Step(strategy, DraftsProposed(number, pending), texts[:-1])
         yield Step(strategy, record, texts, alternatives=ALTERNATIVES if insight and not number else ())
     yield Step(strategy, RunEnded(EndReason.LENGTH), answer="")
 

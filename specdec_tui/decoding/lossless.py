@@ -13,7 +13,7 @@ from math import inf, isfinite, isnan, nan
 import torch
 
 from specdec_tui.backends.model import CausalModel, Referenced, Rounding
-from specdec_tui.decoding.records import Lossless, LosslessStatus
+from specdec_tui.decoding.records import Lossless, LosslessStatus, first_difference
 from specdec_tui.decoding.sampling import PositionNoise, Sampler, best_ids
 
 CHUNK = 128  # rows scored at once: 128 rows of 150 thousand float32 are 77 MB
@@ -92,14 +92,6 @@ def _gaps(
         if gap is not None:
             gaps.append(gap)
     return gaps
-
-
-def first_difference(ids: Sequence[int], reference_ids: Sequence[int], cut_short: bool = False) -> int | None:
-    """Index of the first token that differs (or that only one side has); None when there is none."""
-    for index, (own, other) in enumerate(zip(ids, reference_ids, strict=False)):
-        if own != other:
-            return index
-    return None if cut_short or len(ids) == len(reference_ids) else min(len(ids), len(reference_ids))
 
 
 def _verdict(

@@ -7,6 +7,7 @@ Nothing here imports torch, so a screen or a trace reader can use it without a m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -193,6 +194,14 @@ class Lossless:
     first_divergence: int | None = None
     gap: float | None = None
     detail: str = ""
+
+
+def first_difference(ids: Sequence[int], reference_ids: Sequence[int], cut_short: bool = False) -> int | None:
+    """Index of the first token that differs (or that only one side has); None when there is none."""
+    for index, (own, other) in enumerate(zip(ids, reference_ids, strict=False)):
+        if own != other:
+            return index
+    return None if cut_short or len(ids) == len(reference_ids) else min(len(ids), len(reference_ids))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,32 +7,21 @@ readers ignore; what changes the meaning of a field raises the version, which th
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from math import isinf
 from typing import Any
 
 import msgspec
 
-from specdec_tui.decoding.records import (
-    Checked,
-    DraftsProposed,
-    Event,
-    Finished,
-    PrefillDone,
-    RoundVerified,
-    RunEnded,
-    RunStarted,
-    Step,
-)
+from specdec_tui.decoding.records import Event, RunStarted, Step
 from specdec_tui.doors.characters import escaped
 from specdec_tui.traces.agreement import check_header
-from specdec_tui.traces.bounds import LONGEST_ANSWER, MOST_NOTICES, MOST_STRATEGIES, MOST_TOKENS
 from specdec_tui.traces.codec import convert_event, decode_event, encode_event
 from specdec_tui.traces.header import MARK, VERSION, CutOff, TraceError, TraceHeader, new_header, read_header_table
+from specdec_tui.traces.order import Order
 from specdec_tui.traces.summary import summarise
-from specdec_tui.traces.values import BadField, plain, shown
+from specdec_tui.traces.values import BadField, plain
 
 __all__ = ["VERSION", "Trace", "TraceError", "TraceHeader", "new_header", "summarise"]
 
@@ -88,7 +77,7 @@ def parse_lines(lines: Iterable[str]) -> Trace:
     header: TraceHeader | None = None
     expected: Any = None
     events: list[Event] = []
-    order = _Order()
+    order = Order()
     try:
         for count, line in enumerate(lines, 1):
             try:
@@ -98,7 +87,7 @@ def parse_lines(lines: Iterable[str]) -> Trace:
                     expected = table.get("events")
                 else:
                     event = _event(line, count)
-                    order.check(event)
+                    order.check(event, count)
                     events.append(event)
             except BadField as error:
                 raise TraceError(f"line {count}: {error}") from None
@@ -109,6 +98,7 @@ def parse_lines(lines: Iterable[str]) -> Trace:
         raise TraceError("the file is empty: a trace begins with a header line")
     if type(expected) is int and len(events) < expected:
         raise TraceError(f"the trace was cut off: it holds {len(events)} of its {expected} events")
+    order.check_verdicts()
     check_header(header, events, ended=type(expected) is int)
     return Trace(header, tuple(events))
 
@@ -118,71 +108,6 @@ def _event(line: str, count: int) -> Event:
         return decode_event(line)
     except (msgspec.DecodeError, RecursionError):
         return convert_event(_parsed(line, count))
-
-
-class _Order:
-    """Whether every run begins before its records, which are in order, ends once and holds no more than a run can."""
-
-    def __init__(self) -> None:
-        self._runs: dict[str, _Held] = {}
-        self._finished = False
-
-    def check(self, event: Event) -> None:
-        if self._finished:
-            raise BadField("event", "must not come behind 'finished'")
-        if isinstance(event, Finished):
-            self._finished = True
-            return
-        run = self._runs.get(event.strategy)
-        record = event.record if isinstance(event, Step) else None
-        if isinstance(record, RunStarted):
-            if run is not None:
-                raise BadField("event", f"must start a run of {shown(event.strategy)} only once")
-            if len(self._runs) == MOST_STRATEGIES:
-                raise BadField("strategy", f"must be one of at most {MOST_STRATEGIES} different ones")
-            self._runs[event.strategy] = run = _Held()
-        elif run is None:
-            raise BadField("event", f"must not come before 'run_started' of {shown(event.strategy)}")
-        elif run.ended and record is not None:
-            raise BadField("event", f"must not come behind 'run_ended' of {shown(event.strategy)}")
-        run.take(event)
-
-
-_OF_ROUNDS, _ONCE = (DraftsProposed, RoundVerified), (PrefillDone, Checked)
-
-
-@dataclass(slots=True)
-class _Held:
-    """How much of a run was read."""
-
-    ended: bool = False
-    events: Counter[type] = field(default_factory=Counter)
-    characters: int = 0
-    proposed: int = -1
-    """The last round whose drafts were read."""
-
-    def take(self, event: Step | Checked) -> None:
-        kind = type(event.record) if isinstance(event, Step) else Checked
-        rounds = self.events[RoundVerified]
-        if kind is PrefillDone and rounds:
-            raise BadField("event", f"must not come behind the first round of {shown(event.strategy)}")
-        if isinstance(event, Step) and getattr(event.record, "round", rounds) != rounds:
-            raise BadField("round", f"must be {rounds}, the next one of {shown(event.strategy)}")
-        if kind is RoundVerified and not self.events[PrefillDone]:
-            raise BadField("event", f"must not come before 'prefill_done' of {shown(event.strategy)}")
-        if kind is DraftsProposed:
-            if self.proposed == rounds:
-                raise BadField("event", f"must not come twice for round {rounds} of {shown(event.strategy)}")
-            self.proposed = rounds
-        self.events[kind] += 1
-        self.ended = self.ended or kind is RunEnded
-        most = MOST_TOKENS if kind in _OF_ROUNDS else 1 if kind in _ONCE else MOST_NOTICES
-        if self.events[kind] > most:
-            raise BadField("event", f"comes too often: {shown(event.strategy)} has at most {most:,} of its kind")
-        if isinstance(event, Step) and kind is not DraftsProposed:
-            self.characters += sum(map(len, event.texts))
-            if self.characters > LONGEST_ANSWER:
-                raise BadField("texts", f"must have at most {LONGEST_ANSWER:,} characters in a run")
 
 
 def _line(table: dict[str, Any]) -> str:

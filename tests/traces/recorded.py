@@ -58,6 +58,7 @@ def full_events(strategy: str = "speculative") -> tuple[Event, ...]:
             RoundVerified(0, drafts(fates), Token(9, Status.RESAMPLED, 2, 0.5), 0.001, 0.05, 1e-5),
             (" the", "\u2028x", "", "雲\n"),
         ),
+        Step(strategy, DraftsProposed(1, drafts([Status.PENDING], 3)), (" end",)),
         Step(
             strategy,
             RoundVerified(1, drafts([Status.ACCEPTED], 3), None, 0.002, 0.06, 2e-5),
@@ -85,27 +86,31 @@ def trace_of(events: tuple[Event, ...], prompt: str = "Why?", *, second: int = 0
 
 
 def long_events(strategy: str, rounds: int, gamma: int = 4) -> list[Event]:
-    """A run whose rounds accept 0, 1, … γ drafts in turn; the target has no drafts."""
+    """A run whose rounds accept 0, 1, … γ drafts in turn; the target has no drafts. All write the same text."""
     drafting = 0 if strategy == "target" else gamma
-    events: list[Event] = [Step(strategy, RunStarted(strategy, 12, gamma, 32_768), prompt_text="Why?")]
+    length = 1 + sum(number % (drafting + 1) + 1 for number in range(rounds))
+    events: list[Event] = [Step(strategy, RunStarted(strategy, 12, gamma, length), prompt_text="Why?")]
     events.append(Step(strategy, PrefillDone(Token(1, Status.SAMPLED, 0), 0.2), ("Light",)))
     position = 1
     for number in range(rounds):
         accepted = number % (drafting + 1)
         fates = [Status.ACCEPTED] * accepted + [Status.REJECTED] * (accepted < drafting)
         fates += [Status.UNVERIFIED] * (drafting - len(fates))
-        made = tuple(Token(100 + i, fate, position + i, 0.8, 0.6123456, 0.9, 0.25) for i, fate in enumerate(fates))
-        words = tuple(f" word{i}" for i in range(drafting))
+        made = tuple(
+            Token(100 + (position + i) % 7 + 50 * (i >= accepted), fate, position + i, 0.8, 0.6123456, 0.9, 0.25)
+            for i, fate in enumerate(fates)
+        )
+        words = tuple(f" word{token.id - 100}" for token in made)
         if drafting:
             pending = tuple(Token(token.id, Status.PENDING, token.position) for token in made)
             events.append(Step(strategy, DraftsProposed(number, pending), words))
         fate = Status.SAMPLED if not drafting else Status.BONUS if accepted == drafting else Status.RESAMPLED
-        last = Token(200, fate, position + accepted, 0.7)
-        events.append(
-            Step(strategy, RoundVerified(number, made, last, 0.002 * drafting, 0.05, 0.001), (*words, " sky"))
-        )
+        last = Token(100 + (position + accepted) % 7, fate, position + accepted, 0.7)
+        texts = (*words, f" word{last.id - 100}")
+        events.append(Step(strategy, RoundVerified(number, made, last, 0.002 * drafting, 0.05, 0.001), texts))
         position += accepted + 1
-    events.append(Step(strategy, RunEnded(EndReason.LENGTH), answer="Light and so on"))
+    answer = "Light" + "".join(f" word{place % 7}" for place in range(1, length))
+    events.append(Step(strategy, RunEnded(EndReason.LENGTH), answer=answer))
     return events
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from recorded import full_trace, long_events, trace_of
 
-from specdec_tui.decoding.records import Notice, RoundVerified, RunStarted, Status, Step, Token
+from specdec_tui.decoding.records import DraftsProposed, Notice, RoundVerified, RunStarted, Status, Step, Token
 from specdec_tui.settings import SettingError, parse_value
 from specdec_tui.traces import bounds
 from specdec_tui.traces.files import read_trace
 from specdec_tui.traces.format import Trace, TraceError, trace_lines
 
 LINES = [json.loads(line) for line in trace_lines(full_trace())]
-START, NOTICE, PREFILL, PROPOSED, VERIFIED, ENDED, CHECKED = 1, 3, 4, 5, 6, 8, 9
+START, NOTICE, PREFILL, PROPOSED, VERIFIED, ENDED, CHECKED = 1, 3, 4, 5, 6, 9, 10
 
 
 def refusal(tmp_path: Path, lines: list[Any]) -> str:
@@ -62,12 +62,12 @@ def test_bounds_are_those_of_the_settings(name: str, most: int) -> None:
         ),
         (changed(VERIFIED, drafts=[draft(position=10**7)]), "'drafts[0].position' must be a whole number of at most"),
         (changed(VERIFIED, round=10**6), "line 7: field 'round' must be a whole number"),
-        (changed(ENDED, answer="x" * (2**21 + 1)), "line 9: field 'answer' must be a text of at most 2,097,152"),
+        (changed(ENDED, answer="x" * (2**21 + 1)), "line 10: field 'answer' must be a text of at most 2,097,152"),
         (
             [*LINES[:3], *[LINES[NOTICE]] * 10**5, *LINES[4:]],
             "line 36: field 'event' comes too often: 'speculative' has at most 32 of its kind",
         ),
-        ([*LINES[:-1], LINES[CHECKED]], "line 11: field 'event' comes too often: 'speculative' has at most 1"),
+        ([*LINES[:-1], LINES[CHECKED]], "line 12: field 'event' comes too often: 'speculative' has at most 1"),
         (
             [LINES[0], *({**LINES[START], "strategy": f"s{i}"} for i in range(1000))],
             "line 66: field 'strategy' must be one of at most 64 different ones",
@@ -100,10 +100,10 @@ def test_numbers_that_are_none_are_refused(number: str, tmp_path: Path) -> None:
 def test_rounds_and_the_text_of_a_run_have_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [json.loads(line) for line in trace_lines(trace_of(tuple(long_events("target", 30))))]
     del lines[0]["events"]
-    monkeypatch.setattr("specdec_tui.traces.format.LONGEST_ANSWER", 100)
+    monkeypatch.setattr("specdec_tui.traces.order.LONGEST_ANSWER", 100)
     assert "field 'texts' must have at most 100 characters in a run" in refusal(tmp_path, lines)
-    monkeypatch.setattr("specdec_tui.traces.format.MOST_TOKENS", 12)
-    monkeypatch.setattr("specdec_tui.traces.format.LONGEST_ANSWER", 1000)
+    monkeypatch.setattr("specdec_tui.traces.order.MOST_TOKENS", 12)
+    monkeypatch.setattr("specdec_tui.traces.order.LONGEST_ANSWER", 1000)
     assert "line 16: field 'event' comes too often: 'target' has at most 12" in refusal(tmp_path, lines)
 
 
@@ -115,14 +115,18 @@ def test_the_largest_of_everything_is_read(tmp_path: Path) -> None:
     assert isinstance(verified, Step) and isinstance(verified.record, RoundVerified)
     insight = verified.record.drafts[0].insight
     assert insight is not None
-    token = Token(2**53, Status.REJECTED, bounds.MOST_TOKENS + most, insight=replace(insight, target_top=top))
+    seen = replace(insight, target_top=top)
+    drafts = tuple(Token(2**53, Status.UNVERIFIED if i else Status.REJECTED, 1 + i, insight=seen) for i in range(most))
+    proposed = tuple(replace(draft, status=Status.PENDING) for draft in drafts)
+    correction = Token(2**53, Status.RESAMPLED, 1)
     events = (
         replace(start, record=replace(start.record, gamma=most, max_new_tokens=bounds.MOST_TOKENS)),
         *(Step(start.strategy, Notice(f"{i}" + "x" * 9_000)) for i in range(bounds.MOST_NOTICES)),
         prefill,
+        Step(start.strategy, DraftsProposed(0, proposed), ("y",) * most),
         replace(
             verified,
-            record=replace(verified.record, drafts=(token,) * most),
+            record=replace(verified.record, drafts=drafts, emitted=correction),
             texts=("y" * (bounds.LONGEST_ANSWER // most - 10),) * most + ("",),
         ),
         ended,

@@ -166,8 +166,8 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     ),
     "event of a wrong type": (changed(FIRST, event=7), "line 2: field 'event' must be a text"),
     "unknown verdict": (
-        changed(FIRST + 8, lossless={"status": "pending"}),
-        "line 10: field 'lossless.status' must be one of identical, near_ties, different, not_applicable, "
+        changed(FIRST + 9, lossless={"status": "pending"}),
+        "line 11: field 'lossless.status' must be one of identical, near_ties, different, not_applicable, "
         "not 'pending'",
     ),
     "deep event": (b"".join([*LINES[:1], b'{"event":"finished","cancelled":' + b"[" * 100_000 + b"\n"]), "line 2: "),
@@ -180,14 +180,14 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
         changed(FIRST + 5, alternatives={"x": "\ud83d"}),
         "line 7: field 'alternatives' has a key that must be a whole number, not a text",
     ),
-    "unknown reason": (changed(FIRST + 7, reason="bored"), "line 9: field 'reason' must be one of end_token, length,"),
+    "unknown reason": (changed(FIRST + 8, reason="bored"), "line 10: field 'reason' must be one of end_token, length,"),
     "before the start": (
         b"".join([*LINES[:1], LINES[4], *LINES[1:]]),
         "line 2: field 'event' must not come before 'run_started' of 'speculative'",
     ),
     "behind the end": (
-        b"".join([*LINES[:9], LINES[6]]),
-        "line 10: field 'event' must not come behind 'run_ended' of 'speculative'",
+        b"".join([*LINES[:10], LINES[6]]),
+        "line 11: field 'event' must not come behind 'run_ended' of 'speculative'",
     ),
     "rounds in another order": (
         b"".join([*LINES[:6], LINES[7], LINES[6], *LINES[8:]]),
@@ -218,7 +218,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
         b"".join([*LINES[:2], LINES[1]]),
         "line 3: field 'event' must start a run of 'speculative' only once",
     ),
-    "behind finished": (b"".join([*LINES, LINES[2]]), "line 12: field 'event' must not come behind 'finished'"),
+    "behind finished": (b"".join([*LINES, LINES[2]]), "line 13: field 'event' must not come behind 'finished'"),
     "alternatives without ids": (
         changed(FIRST + 5, alternatives={"x": "a"}),
         "line 7: field 'alternatives' has a key that must be a whole number, not a text",
@@ -231,7 +231,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
         b"".join(LINES[:7])[: b"".join(LINES[:7]).rindex("雲".encode()) + 1],
         "line 7: the last line is cut off: the trace was not written to its end",
     ),
-    "cut between lines": (b"".join(LINES[:5]), "the trace was cut off: it holds 4 of its 10 events"),
+    "cut between lines": (b"".join(LINES[:5]), "the trace was cut off: it holds 4 of its 11 events"),
 }
 
 

@@ -72,7 +72,7 @@ def test_floats_keep_their_last_bit() -> None:
 
 
 def of_insight(insight: Insight) -> tuple[Event, ...]:
-    token = Token(1, Status.RESAMPLED, 0, insight=insight)
+    token = Token(1, Status.SAMPLED, 0, insight=insight)
     return (Step("target", RunStarted("target", 1, 0, 1)), Step("target", PrefillDone(token, 0.5), ("a",)))
 
 
@@ -108,7 +108,7 @@ def test_unknown_fields_are_ignored() -> None:
 
 
 def test_a_run_named_unlike_its_step_keeps_both_names() -> None:
-    events = (Step("ngram 2", RunStarted("ngram", 1, 0, 1)), Step("ngram 2", RunEnded(records.EndReason.LENGTH)))
+    events = (Step("ngram 2", RunStarted("ngram", 1, 0, 1)), Step("ngram 2", RunEnded(records.EndReason.ERROR)))
     assert parse_lines(trace_lines(trace_of(events))).events == events
 
 

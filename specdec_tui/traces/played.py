@@ -1,0 +1,167 @@
+"""Whether the records of a run can be those of one: what the decoding loop never writes is damage.
+
+Each round is checked as it is read, against what the rounds before it left: no step of a trace is read twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from specdec_tui.decoding.records import (
+    DraftsProposed,
+    EndReason,
+    PrefillDone,
+    RoundVerified,
+    RunEnded,
+    RunStarted,
+    Status,
+    Step,
+    Token,
+    tokens_of,
+)
+from specdec_tui.traces.values import BadField
+
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_MOST_PLACES = 64  # a text that repeats itself has more, and is not worth the time
+
+
+@dataclass(slots=True)
+class Played:
+    """What was read of a run: the tokens of its text, their pieces, and how it ended."""
+
+    gamma: int = 0
+    max_new_tokens: int = 0
+    ids: list[int] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+    end: EndReason | None = None
+    _proposed: tuple[int, ...] = ()
+    _full: bool = False
+    """No round can follow."""
+    _told: set[int] = field(default_factory=set)
+    """Of these ids the texts were read, as alternatives."""
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether it ended before its own end."""
+        return self.end in (None, EndReason.ERROR, EndReason.CANCELLED)
+
+    def take(self, step: Step) -> None:
+        """BadField where the next step contradicts those before it, or itself."""
+        match step.record:
+            case RoundVerified() as record:
+                self._take_round(record, step.texts)
+            case DraftsProposed(drafts=drafts):
+                self._check_drafts(drafts)
+                if not drafts:
+                    raise BadField("drafts", "must not be empty: of a round without drafts none are proposed")
+                _check_statuses(drafts, [Status.PENDING] * len(drafts))
+                self._proposed = tuple([draft.id for draft in drafts])
+            case PrefillDone(token=token):
+                self._full = token is None
+                if token is not None:
+                    self._emit("token", token, Status.SAMPLED, step.texts[-1])
+            case RunStarted(gamma=gamma, max_new_tokens=most):
+                self.gamma, self.max_new_tokens = gamma, most
+            case RunEnded(reason=reason):
+                self._take_end(reason, step)
+        if step.alternatives:
+            self._take_alternatives(step)
+
+    def _take_round(self, record: RoundVerified, texts: tuple[str, ...]) -> None:
+        drafts, emitted = record.drafts, record.emitted
+        if tuple([draft.id for draft in drafts]) != self._proposed:
+            raise BadField("drafts", "must be those that were proposed for the round")
+        self._proposed = ()
+        self._check_drafts(drafts)
+        fates = [draft.status for draft in drafts]
+        accepted = next((index for index, fate in enumerate(fates) if fate is not Status.ACCEPTED), len(drafts))
+        refused = [Status.REJECTED, *[Status.UNVERIFIED] * (len(drafts) - accepted - 1)]
+        if accepted < len(drafts):
+            _check_statuses(drafts, [Status.ACCEPTED] * accepted + refused)
+        self.ids += [draft.id for draft in drafts[:accepted]]
+        self.pieces += texts[:accepted]
+        if emitted is None:
+            if not drafts or accepted < len(drafts):
+                raise BadField("emitted", "must be a token where not all drafts were accepted")
+            self._full = True
+            self._check_length("drafts")
+            return
+        due = Status.SAMPLED if not drafts else Status.BONUS if accepted == len(drafts) else Status.RESAMPLED
+        self._emit("emitted", emitted, due, texts[-1])
+
+    def _emit(self, name: str, token: Token, due: Status, piece: str) -> None:
+        if token.status is not due:
+            raise _wrong_status(name, due, token)
+        if token.position != len(self.ids):
+            raise BadField(f"{name}.position", f"must be {len(self.ids)}, not {token.position}")
+        self.ids.append(token.id)
+        self.pieces.append(piece)
+        self._check_length(name)
+
+    def _check_length(self, name: str) -> None:
+        if len(self.ids) > self.max_new_tokens:
+            raise BadField(name, f"must not exceed the {self.max_new_tokens:,} new tokens of the run")
+
+    def _check_drafts(self, drafts: tuple[Token, ...]) -> None:
+        if self._full:
+            raise BadField("event", "must be 'run_ended': the text of the run is over")
+        if len(drafts) > self.gamma:
+            raise BadField("drafts", f"must be at most the {self.gamma} of the run, not {len(drafts)}")
+        places, due = [draft.position for draft in drafts], len(self.ids)
+        if places != list(range(due, due + len(drafts))):
+            index = next(index for index, place in enumerate(places) if place != due + index)
+            raise BadField(f"drafts[{index}].position", f"must be {due + index}, not {places[index]}")
+
+    def _take_end(self, reason: EndReason, step: Step) -> None:
+        self.end = reason
+        if reason is EndReason.LENGTH and len(self.ids) != self.max_new_tokens:
+            told = f"'length' means {self.max_new_tokens:,} new tokens, the rounds have {len(self.ids):,}"
+            raise BadField("reason", f"contradicts the rounds: {told}")
+        if reason is EndReason.END_TOKEN and not self.ids:
+            raise BadField("reason", "contradicts the rounds: 'end_token' means a token, the rounds have none")
+        if not is_answer(step.answer, [*self.pieces, *step.texts]):
+            raise BadField("answer", "contradicts the texts of the rounds")
+
+    def _take_alternatives(self, step: Step) -> None:
+        named = {
+            token
+            for seen in (token.insight for token in tokens_of(step.record))
+            if seen is not None
+            for top in (seen.target_top, seen.drafter_top, seen.residual_top)
+            for token, _ in top
+        }
+        for token, _ in step.alternatives:
+            if token not in named:
+                raise BadField("alternatives", f"must hold only ids that an insight of the line names, not {token}")
+            if token in self._told:
+                raise BadField("alternatives", f"must hold each id once in a run, {token} came before")
+            self._told.add(token)
+
+
+def is_answer(answer: str, pieces: list[str]) -> bool:
+    """Whether an answer is the pieces without those of special tokens.
+
+    Spaces are left to the tokenizer, and so is a text with a broken character, which may be whole without a special
+    token in its middle.
+    """
+    if any(_REPLACEMENT in piece for piece in pieces):
+        return True
+    wanted, told = "".join(answer.split()), ["".join(piece.split()) for piece in pieces]
+    if wanted == "".join(told):
+        return True
+    places = {0}  # up to which the answer can have been told by the pieces so far
+    for piece in filter(None, told):
+        places |= {place + len(piece) for place in places if wanted.startswith(piece, place)}
+        if len(places) > _MOST_PLACES:
+            return True
+    return len(wanted) in places
+
+
+def _check_statuses(drafts: tuple[Token, ...], due: list[Status]) -> None:
+    if [draft.status for draft in drafts] != due:
+        index = next(index for index, draft in enumerate(drafts) if draft.status is not due[index])
+        raise _wrong_status(f"drafts[{index}]", due[index], drafts[index])
+
+
+def _wrong_status(name: str, due: Status, token: Token) -> BadField:
+    return BadField(f"{name}.status", f"must be {due} here, not {token.status}")
