@@ -13,6 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from specdec_tui.backends import gpu_model
 from specdec_tui.backends.cache import RewindableCache, cache_argument, keeps_only_keys_and_values
 from specdec_tui.backends.errors import first_line
+from specdec_tui.backends.generate_probe import names_places
 from specdec_tui.backends.model import ModelContext, StaticSequence, bucket
 from specdec_tui.backends.rotations import Forwarding, LengthContext, LengthRotations, Turned
 from specdec_tui.backends.static_model import StaticContext, why_not_static
@@ -90,6 +91,9 @@ class TransformersModel:
         self._static: OpenStatic | None = None
         self.static_note = ""
         self._rotations = LengthRotations.of(model)
+        self._names_places = False
+        if "position_ids" in inspect.signature(forward).parameters:
+            self._names_places = names_places(model, torch.tensor([_PROBE], device=self._input_device))
         expected = self.forward(_PROBE, keep=2)
         self._vocab_size, self._device = expected.shape[-1], expected.device
         self.rewindable = (
@@ -172,7 +176,8 @@ class TransformersModel:
         for place in range(begin, len(text)):
             with torch.inference_mode():
                 inputs = torch.tensor([fed], dtype=torch.long, device=self._input_device)
-                found = self.model(inputs, use_cache=True, **({} if cache is None else {name: cache}))
+                places = self._places(len(fed), place - len(fed))
+                found = self.model(inputs, use_cache=True, **places, **({} if cache is None else {name: cache}))
             cache = found[name]
             yield found.logits[0, -1].float()
             fed = [text[place]]
@@ -247,9 +252,15 @@ class TransformersModel:
         if self._keeps_some:
             arguments["logits_to_keep"] = keep
         inputs = torch.tensor([ids], dtype=torch.long, device=self._input_device)
+        arguments |= self._places(len(ids), 0 if cache is None else cache.get_seq_length())
         logits: torch.Tensor = self.model(inputs, **arguments).logits
         # The slice matters where the model computed logits for every position.
         return logits[0, -keep:].float()
+
+    def _places(self, count: int, first: int) -> dict[str, torch.Tensor]:
+        if not self._names_places:
+            return {}
+        return {"position_ids": torch.arange(first, first + count, device=self._input_device)[None]}
 
     def _probe_rewind(self, expected: torch.Tensor) -> bool:
         """Feed, rewind, feed again: is it as if the rewound tokens had never been?
