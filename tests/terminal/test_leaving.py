@@ -19,6 +19,7 @@ from specdec_tui.traces.files import read_trace
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no job control")
 
 Open = Callable[..., Pty]
+LESS_USUAL = ("USR2", "ALRM", "VTALRM", "PROF", "IO", "PWR")
 
 
 @pytest.fixture
@@ -122,6 +123,16 @@ def test_told_to_end_once_or_often_the_terminal_is_as_it_was(open_pty: Open, num
     assert pty.ended() == 128 + number
     pty.assert_given_back()
     assert "Traceback" not in pty.shown
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the signals of Linux")
+@pytest.mark.parametrize("name", ["USR1", "XCPU", *(pytest.param(n, marks=pytest.mark.large) for n in LESS_USUAL)])
+def test_whatever_signal_ends_the_app_the_terminal_is_as_it_was(open_pty: Open, name: str) -> None:
+    pty, number = open_pty(), signal.Signals[f"SIG{name}"]
+    pty.wait_for("ready")
+    os.kill(pty.pid, number)
+    assert pty.ended() == 128 + number
+    pty.assert_given_back()
 
 
 def test_an_error_of_the_app_is_told_on_a_terminal_that_is_as_it_was(open_pty: Open) -> None:

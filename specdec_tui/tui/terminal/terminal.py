@@ -20,7 +20,11 @@ from textual.app import App
 
 from specdec_tui.doors.writing import log_or_nowhere
 
-_NAMES = ("SIGHUP", "SIGTERM", "SIGINT", "SIGQUIT")
+# All that end a process and can be caught, but for those of a crash and those that Python ignores.
+_NAMES = (
+    *("SIGHUP", "SIGTERM", "SIGINT", "SIGQUIT"),
+    *("SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGXCPU", "SIGPOLL", "SIGPWR", "SIGSTKFLT"),
+)
 CALLS_TO_LEAVE = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 WATCH_SECONDS = 1.0
 LEAVING_SECONDS = 15.0
