@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from pty_app import PROMPT, Pty
 
@@ -90,6 +91,45 @@ def test_a_stop_from_outside_and_a_continuation_by_a_signal_paint_the_whole_scre
         seen = len(pty.shown)
         os.kill(pty.pid, signal.SIGCONT)
         pty.wait(lambda: "1 target" in pty.shown[seen:] and "ready" in pty.shown[seen:], "painted")  # noqa: B023
+    pty.rest()
+    pty.send("\x11")
+    assert pty.ended() == 0
+    pty.assert_given_back()
+
+
+@pytest.mark.parametrize("gap", [0.05, 0.0, pytest.param(0.01, marks=pytest.mark.large), 0.1])
+def test_continued_faster_than_it_can_stop_it_goes_on(open_pty: Open, gap: float) -> None:
+    pty = open_pty()
+    pty.wait_for("1 target")
+    pty.rest()
+    seen = len(pty.shown)
+    os.kill(pty.pid, signal.SIGTSTP)
+    time.sleep(gap)
+    os.kill(pty.pid, signal.SIGCONT)
+    pty.wait(lambda: "1 target" in pty.shown[seen:] and "ready" in pty.shown[seen:], "painted")
+    pty.rest()
+    assert not pty.is_stopped(psutil.Process(pty.pid))
+    pty.send("\x11")
+    assert pty.ended() == 0
+    pty.assert_given_back()
+
+
+def test_stopped_and_continued_again_and_again_it_is_in_the_end_what_the_last_signal_said(open_pty: Open) -> None:
+    pty = open_pty("round=0.05")
+    pty.wait_for("1 target")
+    pty.send("go\r")
+    pty.wait_for("Light")
+    for gap in (0.02, 0.0, 0.05, 0.15, 0.3):
+        for number in (signal.SIGSTOP, signal.SIGCONT, signal.SIGTSTP, signal.SIGCONT):
+            os.kill(pty.pid, number)
+            time.sleep(gap)
+    pty.rest(0.3)
+    assert not pty.is_stopped(psutil.Process(pty.pid))
+    for number in (signal.SIGTSTP, signal.SIGCONT, signal.SIGTSTP):
+        os.kill(pty.pid, number)
+        time.sleep(0.02)
+    pty.wait(lambda: pty.is_stopped(psutil.Process(pty.pid)), "stopped")
+    os.kill(pty.pid, signal.SIGCONT)
     pty.rest()
     pty.send("\x11")
     assert pty.ended() == 0

@@ -398,10 +398,10 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         if self.stopping.stop_or_quit():
             self.exit(0)
 
-    def action_suspend(self) -> None:
+    async def action_suspend(self) -> None:
         """To the shell; `fg` comes back."""
         at_work = self.runs.running
-        if not suspend(self):
+        if not await suspend(self):
             self.say("No shell waits behind this terminal: there is nothing to go back to")
         elif at_work:
             self.say("The run stood still meanwhile: its times are those of a disturbed clock", "warning", timeout=10)

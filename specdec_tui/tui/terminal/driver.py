@@ -8,6 +8,7 @@ given back once, from the loop, however the process is stopped, continued or end
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -31,6 +32,7 @@ _GIVEN_BACK = (
 )
 _KEYBOARD_AS_WANTED = "\x1b[=25;1u"  # what Textual pushes, set and not pushed
 _LOOK_SECONDS = 0.1
+_ROUND_SECONDS = 0.001  # until the loop has read which signals have come
 
 
 class _Lasting:
@@ -62,8 +64,14 @@ class TerminalDriver(LinuxDriver):
         self._taken = False
         self._raw: list[Any] | None = None
         self._pointer_changed = False
-        self._loop.add_signal_handler(signal.SIGTSTP, self.suspend)
+        self._stop_asked = False
+        self._suspending: asyncio.Task[bool] | None = None
+        self._continuations = 0
+        # The loop hears of signals in the order they came, but late; a handler at once, but in that of their numbers.
+        self._loop.add_signal_handler(signal.SIGTSTP, self._told_to_stop)
         self._loop.add_signal_handler(signal.SIGCONT, self._continued)
+        signal.signal(signal.SIGCONT, self._count_continuation)
+        signal.siginterrupt(signal.SIGCONT, False)  # as the loop has it
 
     def write(self, data: str) -> None:
         self._pointer_changed |= data.startswith("\x1b]22;")
@@ -124,14 +132,32 @@ class TerminalDriver(LinuxDriver):
 
     # Stopping and going on
 
-    def suspend(self, key: bool = False) -> bool:
-        """Stop until the shell continues the process; False where no shell would (a stop asked for by `key`)."""
+    async def suspend(self) -> bool:
+        """Stop, as by a key, until the shell continues the process; False where no shell would."""
+        return await self._told_to_stop(key=True)
+
+    def _told_to_stop(self, key: bool = False) -> asyncio.Task[bool]:
+        self._stop_asked = True
+        if self._suspending is None or self._suspending.done():
+            self._suspending = self._loop.create_task(self._suspend(key))
+        return self._suspending
+
+    async def _suspend(self, key: bool) -> bool:
+        """Give the terminal back, stop, and take it again; whoever was faster to continue us finds us at work."""
         taken = self._taken
         if taken:
             self.suspend_application_mode()
-        stopped = self._stop(signal.SIGTSTP, whole_job=key)
-        if not stopped and not key:  # the kernel spares who has no shell; whoever sent this can continue us, too
-            stopped = self._stop(signal.SIGSTOP)
+        stopped = False
+        while self._stop_asked and not stopped and not self._app._exit:
+            seen = self._continuations
+            await asyncio.sleep(_ROUND_SECONDS)
+            if self._stop_asked and seen == self._continuations:
+                stopped = self._stop(signal.SIGTSTP, seen, whole_job=key)
+                if not stopped and key:
+                    break
+                if not stopped:  # the kernel spares who has no shell; whoever sent this can continue us, too
+                    stopped = self._stop(signal.SIGSTOP, seen)
+        self._stop_asked = False
         self._wait_for_the_shell()  # continued in its background
         if taken and not self._app._exit:
             self.start_application_mode()
@@ -140,40 +166,42 @@ class TerminalDriver(LinuxDriver):
 
     def _wait_for_the_shell(self) -> None:
         """Stop, as every program does that needs the terminal while it is another's, unless told to end."""
+        seen = self._continuations
         while self._in_background:
             time.sleep(_LOOK_SECONDS)  # who told so may be a moment behind
             if self._app._exit:
                 return
-            self._stop(signal.SIGTTOU)
+            self._stop(signal.SIGTTOU, seen)
+            seen = self._continuations
 
-    def _stop(self, number: signal.Signals, whole_job: bool = False) -> bool:
-        """Let a signal stop the process, or a shell's whole job; returns behind the stop whether there was one."""
-        continued: list[bool] = []
-        handlers: dict[signal.Signals, Any] = {
-            signal.SIGCONT: lambda *_: continued.append(True),
-            number: signal.SIG_DFL,
-        }
-        kept: dict[signal.Signals, Any] = {}
-        for each, handler in handlers.items():
-            if each != signal.SIGSTOP:
-                kept[each] = signal.signal(each, handler)
+    def _stop(self, number: signal.Signals, seen: int, whole_job: bool = False) -> bool:
+        """Let a signal stop the process, or a shell's whole job, unless continued since `seen`.
+
+        Returns behind the stop whether there was one, or would have been.
+        """
+        kept = None if number == signal.SIGSTOP else signal.signal(number, signal.SIG_DFL)
         try:
-            if whole_job and self._is_foreground_job:
-                os.killpg(os.getpgrp(), number)
-            else:
-                os.kill(os.getpid(), number)
-            time.sleep(0 if continued else _LOOK_SECONDS)  # that of the process may be a moment behind
+            if seen == self._continuations:
+                if whole_job and self._is_foreground_job:
+                    os.killpg(os.getpgrp(), number)
+                else:
+                    os.kill(os.getpid(), number)
+            time.sleep(0 if seen != self._continuations else _LOOK_SECONDS)  # it may be a moment behind
         finally:
-            for each, before in kept.items():
-                signal.signal(each, before)
-        return bool(continued)
+            if kept is not None:
+                signal.signal(number, kept)
+        return seen != self._continuations
+
+    def _count_continuation(self, *_: object) -> None:
+        self._continuations += 1
 
     def _continued(self) -> None:
         """Continued, and not behind a stop of ours: others may have had the terminal meanwhile."""
+        self._stop_asked = False
         if not self._taken:
             return
         if self._in_background:
-            self.suspend()
+            self._told_to_stop()
             return
         if self._raw is not None:
             with suppress(termios.error):

@@ -127,8 +127,7 @@ def give_back(app: App[Any]) -> None:
         give()
 
 
-def suspend(app: App[Any]) -> bool:
+async def suspend(app: App[Any]) -> bool:
     """Hand the terminal to the shell until it continues the app; False where there is none to do so."""
-    driver = app._driver
-    stop = getattr(driver, "suspend", None)
-    return stop is not None and bool(stop(key=True))
+    stop = getattr(app._driver, "suspend", None)
+    return stop is not None and bool(await stop())
