@@ -77,7 +77,8 @@ class Run:
 class Row:
     """The runs of a strategy under a schedule. Medians of speedups; None without runs of the kind.
 
-    `covered`: disturbed runs under load whose interval has the quiet median in it.
+    `loaded_steady`: over `steady` runs, those whose clock is called steady. `covered`: disturbed runs
+    under load whose interval has the quiet median in it.
     """
 
     schedule: str
@@ -86,6 +87,7 @@ class Row:
     quiet_disturbed: int
     loaded: float
     loaded_steady: float | None
+    steady: int
     loaded_disturbed: int
     covered: int
     runs: int
@@ -107,8 +109,7 @@ class Row:
             found.append(
                 f"{what}: {self.impossible} steady runs with a speedup above what their tokens per round allow"
             )
-        steady = self.runs - self.loaded_disturbed
-        if self.steady_ratio is not None and steady >= LEAST_STEADY and abs(self.steady_ratio - 1) > SLACK:
+        if self.steady_ratio is not None and self.steady >= LEAST_STEADY and abs(self.steady_ratio - 1) > SLACK:
             found.append(f"{what}: steady runs under load are {self.steady_ratio - 1:+.0%} off the quiet ones")
         if 2 * self.covered < self.loaded_disturbed:
             found.append(f"{what}: {self.covered} of {self.loaded_disturbed} intervals have the quiet median in them")
@@ -120,7 +121,7 @@ class Row:
 def row_of(runs: Sequence[Run]) -> Row:
     """One row from the runs of one strategy under one schedule, quiet ones and loaded ones."""
     quiet, loaded = [run for run in runs if not run.loaded], [run for run in runs if run.loaded]
-    steady = [run.speedup for run in loaded if run.word != "disturbed"]
+    steady = [run.speedup for run in loaded if run.word == "steady"]
     middle = median(run.speedup for run in quiet)
     return Row(
         schedule=runs[0].schedule,
@@ -129,7 +130,8 @@ def row_of(runs: Sequence[Run]) -> Row:
         quiet_disturbed=sum(run.word == "disturbed" for run in quiet),
         loaded=median(run.speedup for run in loaded),
         loaded_steady=median(steady) if steady else None,
-        loaded_disturbed=len(loaded) - len(steady),
+        steady=len(steady),
+        loaded_disturbed=sum(run.word == "disturbed" for run in loaded),
         covered=sum(run.word == "disturbed" and run.allows(middle) for run in loaded),
         runs=len(loaded),
         impossible=sum(run.is_impossible for run in runs),
@@ -252,13 +254,14 @@ def print_table(rows: Sequence[Row]) -> None:
         "disturbed",
         "loaded",
         "ratio",
-        "of steady",
+        "steady",
+        "median",
         "ratio",
         "disturbed",
         "covered",
         "above τ",
     )
-    form = "{:<12} {:<12} {:>7} {:>9} {:>8} {:>6} {:>10} {:>6} {:>9} {:>8} {:>8}"
+    form = "{:<12} {:<12} {:>7} {:>9} {:>8} {:>6} {:>7} {:>7} {:>6} {:>9} {:>8} {:>8}"
     print(form.format(*heads))
     for row in rows:
         steady = ("–", "–") if row.steady_ratio is None else (f"{row.loaded_steady:.2f}", f"{row.steady_ratio:.2f}")
@@ -271,6 +274,7 @@ def print_table(rows: Sequence[Row]) -> None:
                 f"{row.quiet_disturbed}/{of}",
                 f"{row.loaded:.2f}",
                 f"{row.ratio:.2f}",
+                f"{row.steady}/{of}",
                 *steady,
                 f"{row.loaded_disturbed}/{of}",
                 f"{row.covered}/{row.loaded_disturbed}",

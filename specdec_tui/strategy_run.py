@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from specdec_tui.decoding.records import (
@@ -107,7 +107,10 @@ def in_turn(runs: list[StrategyRun]) -> Iterator[Step]:
     """One strategy after another: a machine that changes its speed meanwhile changes the ratios too."""
     for run in runs:
         while run.end is None:
-            yield run.step()
+            step = run.step()
+            if isinstance(step.record, RunStarted):
+                step = replace(step, record=replace(step.record, alone=True))
+            yield step
 
 
 def interleaved(runs: list[StrategyRun]) -> Iterator[Step]:

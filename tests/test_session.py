@@ -213,6 +213,9 @@ def test_interleaved_plays_the_round_of_the_strategy_that_has_the_fewest_tokens(
     in_turn = list(engine.run("hello", replace(FOUR, schedule="sequential"), never))
     alternating = list(engine.run("hello", replace(FOUR, schedule="interleaved"), never, again=True))
     assert ids_of(alternating) == ids_of(in_turn)
+    for events, alone in ((alternating, False), (in_turn, True)):
+        begun = [event.record for event in events if isinstance(event, Step) and isinstance(event.record, RunStarted)]
+        assert [record.alone for record in begun] == [alone] * 4
     tokens, ended, lead = dict.fromkeys(FOUR.strategies, 0), set[str](), 0
     for event in alternating:
         if not isinstance(event, Step):

@@ -12,6 +12,7 @@ from specdec_tui.benchmark.statistics import Spread, Summary
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED
 from specdec_tui.decoding.figures import RECOMPUTES
 from specdec_tui.decoding.records import LosslessStatus
+from specdec_tui.decoding.reliability import DOUBTS
 from specdec_tui.doors.output import Sheet
 from specdec_tui.settings import Settings
 
@@ -142,8 +143,8 @@ def _clock_lines(summaries: Sequence[Summary]) -> list[str]:
     lines = []
     for summary in summaries:
         told = summary.reliability
-        if told is not None and (summary.disturbed_runs or told.word == "short"):
-            what = "too short: " if not summary.disturbed_runs else "clock disturbed: " if summary.runs == 1 else ""
+        if told is not None and (summary.disturbed_runs or told.word in DOUBTS):
+            what = f"{DOUBTS[told.word]}: " if not summary.disturbed_runs or summary.runs == 1 else ""
             lines.append(f"{DOUBT} {summary.strategy}: {what}{told.reason}")
     return lines
 
@@ -206,7 +207,7 @@ def lossless_words(results: Sequence[Result]) -> str:
 
 def _speedup(summary: Summary) -> str:
     """No single number where the clock was disturbed; marks for what the lines below the table say."""
-    doubted = summary.disturbed_runs > 0 or (summary.reliability is not None and summary.reliability.word == "short")
+    doubted = summary.disturbed_runs > 0 or (summary.reliability is not None and summary.reliability.word in DOUBTS)
     marks = f" {DOUBT}" * doubted + f" {RECOMPUTED}" * summary.recomputes
     if summary.disturbed_runs and summary.runs > 1:
         marks += f"\n{summary.disturbed_runs} of {summary.runs} disturbed"

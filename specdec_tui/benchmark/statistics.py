@@ -123,9 +123,11 @@ def _verdict(runs: Sequence[Result]) -> Verdict | None:
     if not told:
         return None
     disturbed = [found.reason for found in told if found.is_disturbed]
-    short = [found.reason for found in told if found.word == "short"]
-    if not disturbed and 2 * len(short) > len(told):
-        return Verdict("short", short[0])
+    if not disturbed:
+        for word in ("short", "unchecked"):
+            doubted = [found.reason for found in told if found.word == word]
+            if 2 * len(doubted) > len(told):
+                return Verdict(word, doubted[0])
     reason = "".join(disturbed[:1])
     if disturbed and len(runs) > 1:
         reason = f"{len(disturbed)} of {len(runs)} disturbed, e.g. {reason}"

@@ -86,6 +86,11 @@ class RunFigures:
         return self._start.strategy
 
     @property
+    def is_alone(self) -> bool:
+        """Whether no other run's rounds came between its own, so that none was measured at the same time."""
+        return self._start.alone
+
+    @property
     def prompt_tokens(self) -> int:
         return self._start.prompt_tokens
 

@@ -77,12 +77,13 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A run begins: nothing was computed yet."""
+    """A run begins: nothing was computed yet. `alone`: no other run's rounds come between its own."""
 
     strategy: str
     prompt_tokens: int
     gamma: int
     max_new_tokens: int
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ machine's pace changed between the two runs, and their ratio is not that of the 
 
 Rounds are compared near in their place in the text: there passes cost the same however they grow with
 its length, and with the schedule `interleaved` the two ran at about the same time, so that a load
-which comes and goes hits both alike and their ratio stands.
+which comes and goes hits both alike and their ratio stands. Runs of different times (`sequential`, a baseline
+of an earlier run) share nothing but their one-token passes: without any, nothing tells which of the two had
+the faster machine.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ from specdec_tui.decoding.course import LEAST_SECONDS, Passes
 from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.decoding.stretch import in_common
 
-WORDS = ("steady", "disturbed", "short")
+WORDS = ("steady", "disturbed", "short", "unchecked")
+DOUBTS = {"disturbed": "clock disturbed", "short": "too short", "unchecked": "clock unchecked"}
+"""What is told of a speedup whose word is not `steady`."""
 TOLERANCE = 0.1
 """Passes that must take the same, a speedup and what is possible, or one and its repeat, may differ by this share."""
 _LEAST_ROUNDS = 8
+_UNCHECKED = "no one-token passes to hold against target's, which ran at another time"
 _MOST_PARTS = 16
 
 
@@ -32,7 +37,8 @@ _MOST_PARTS = 16
 class Reliability:
     """`word`, one of `WORDS`: whether the speedup can be believed. `reason`: one sentence, empty when steady.
 
-    `short`: nothing contradicts the clock, but there is too little to go by.
+    `short`: nothing contradicts the clock, but there is too little to go by. `unchecked`: the two ran at
+    different times, and no one-token pass of this run can be held against the baseline's.
 
     `low` to `high`: where the speedup of a repeat is to be expected (about 95 %), as far as the clock
     decides it and the tokens of a round allow it. Of a steady run the measured one lies in it, which may be
@@ -74,6 +80,8 @@ def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | N
     reason = _disagreement(ratio, most, plain, wide, clock)
     if not reason and clock is None:
         return Reliability("short", _too_little(run, baseline))
+    if not reason and plain is None and (run.is_alone or baseline.is_of_another_time):
+        return Reliability("unchecked", _UNCHECKED)
     spread = 1.0 if clock is None else 1 + clock.uncertainty
     values = [ratio / spread, ratio * spread]
     if reason:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.decoding.records import EndReason
-from specdec_tui.decoding.reliability import Reliability, reliability
+from specdec_tui.decoding.reliability import DOUBTS, Reliability, reliability
 
 RECOMPUTES, SAME_TEXT = "†", "‡"
 """Marks beside a speedup: the baseline recomputes; it is not the ratio of the tokens per second told with it."""
@@ -24,6 +24,7 @@ class Verdict(StrEnum):
     SLOWER = "slower"
     DISTURBED = "disturbed"  # the clock contradicts itself: the ratio is not that of the strategies
     SHORT = "short"  # too little to go by
+    UNCHECKED = "unchecked"  # nothing tells whether both had the same machine
     OPEN = "open"  # about equal
 
 
@@ -48,7 +49,12 @@ class Standing:
     @property
     def word(self) -> str:
         """Whether the clock can be believed, one of `reliability.WORDS`."""
-        return self.verdict.value if self.verdict in (Verdict.DISTURBED, Verdict.SHORT) else "steady"
+        return self.verdict.value if self.verdict.value in DOUBTS else "steady"
+
+    @property
+    def doubt(self) -> str:
+        """What keeps the clock from being believed, in two words; empty where it is steady."""
+        return DOUBTS.get(self.verdict.value, "")
 
     @property
     def range(self) -> tuple[float, float]:

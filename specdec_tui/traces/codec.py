@@ -146,9 +146,11 @@ class _Started(_StepLine, tag="run_started", kw_only=True):
     prompt_tokens: Count
     gamma: Drafts
     max_new_tokens: Length
+    alone: bool = False
 
     def record(self) -> RunStarted:
-        return RunStarted(self.run or self.strategy, self.prompt_tokens, self.gamma, self.max_new_tokens)
+        name = self.run or self.strategy
+        return RunStarted(name, self.prompt_tokens, self.gamma, self.max_new_tokens, self.alone)
 
 
 class _Capturing(_StepLine, tag="capturing"):
@@ -275,6 +277,8 @@ def _encode_step(step: Step) -> dict[str, Any]:
                 table["run"] = record.strategy
             table |= {"prompt_tokens": record.prompt_tokens, "gamma": record.gamma}
             table["max_new_tokens"] = record.max_new_tokens
+            if record.alone:
+                table["alone"] = True
         case Capturing():
             pass
         case PrefillDone(token=token):

@@ -152,8 +152,7 @@ def _costs(found: Costs, run: RunFigures) -> tuple[str, ...]:
 def _warnings(figures: Mapping[str, RunFigures], found: Mapping[str, Compared]) -> list[str]:
     """What the figures of the table must not be read without."""
     told = {name: one.standing for name, one in found.items()}
-    doubt = {"disturbed": "clock disturbed", "short": "too short"}
-    lines = [f"{name}: {doubt[one.word]}: {one.reason}." for name, one in told.items() if one and one.reason]
+    lines = [f"{name}: {one.doubt}: {one.reason}." for name, one in told.items() if one and one.reason]
     if changed := [name for name, one in found.items() if one.costs.missing == TIMES_VARY]:
         lines.append(f"{UNPREDICTED} {', '.join(changed)}: {TIMES_VARY}: nothing is predicted, and c and v not told.")
     if recomputing := [name for name, run in figures.items() if run.recomputes]:

@@ -31,8 +31,9 @@ def best_of(header: TraceHeader) -> str:
     """The strategy that stands for a run; empty where none has a speedup.
 
     The fastest of those that may be called faster; without one the fastest of those with a steady clock, which may
-    still be slow, and behind these what was too short to tell. Nothing that a disturbed clock says goes before
-    what another says, nor what a strategy did that failed. The drafter alone writes another text: it stands for none.
+    still be slow, and behind these what was too short or could not be checked. Nothing that a disturbed clock says
+    goes before what another says, nor what a strategy did that failed. The drafter alone writes another text: it
+    stands for none.
     """
     found = {name: one for name, one in standings(header).items() if name != "drafter"}
     rank = {name: (*_rank(one), one.range[0]) for name, one in found.items()}
@@ -41,7 +42,7 @@ def best_of(header: TraceHeader) -> str:
 
 
 def _rank(found: Standing) -> tuple[int, bool]:
-    return ("disturbed", "short", "steady").index(found.word), found.verdict is Verdict.FASTER
+    return ("disturbed", "unchecked", "short", "steady").index(found.word), found.verdict is Verdict.FASTER
 
 
 def _standing(header: TraceHeader, name: str, figures: Mapping[str, Any], target: Mapping[str, Any]) -> Standing | None:

@@ -49,6 +49,12 @@ def test_steady_runs_that_flatter_are_a_fault_under_both_schedules() -> None:
     assert len(faults(runs(flattered))) == 2
 
 
+def test_runs_whose_clock_nobody_could_check_count_as_neither_steady_nor_disturbed() -> None:
+    (row,) = rows_of(runs([(0.8, "unchecked")] * 3 + [(2.0, "steady")], schedule="sequential"))
+    assert (row.steady, row.loaded_steady, row.loaded_disturbed) == (1, 2.0, 0)
+    assert row.faults() == []
+
+
 def test_disturbed_runs_are_a_fault_only_where_the_schedule_promises_more() -> None:
     disturbed = [(2.5, "disturbed")] * 4
     assert faults(runs(disturbed, schedule="sequential")) == []

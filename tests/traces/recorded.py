@@ -48,7 +48,7 @@ def full_events(strategy: str = "speculative") -> tuple[Event, ...]:
     """Every kind of record, every field with a value that is not its default."""
     fates = [Status.ACCEPTED, Status.REJECTED, Status.UNVERIFIED]
     return (
-        Step(strategy, RunStarted(strategy, 12, 3, 64), prompt_text="<user>Why?\n"),
+        Step(strategy, RunStarted(strategy, 12, 3, 64, alone=True), prompt_text="<user>Why?\n"),
         Step(strategy, Capturing()),
         Step(strategy, Notice("fewer drafts: [/b] the drafter's context is full")),
         Step(strategy, PrefillDone(Token(5, Status.SAMPLED, 0, p=1.0), 0.123456789012345, 2.5, True, True), ("Since",)),

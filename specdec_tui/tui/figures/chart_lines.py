@@ -127,7 +127,7 @@ def _acceptance(figures: RunFigures, window: RunFigures, width: int) -> Line:
 
 
 _SPEEDUP_INKS = {Verdict.FASTER: Ink.GOOD, Verdict.SLOWER: Ink.POOR}
-_SPEEDUP_WORDS = {Verdict.DISTURBED: "clock disturbed", Verdict.SHORT: "short", Verdict.OPEN: ""}
+_SPEEDUP_WORDS = {Verdict.DISTURBED: "clock disturbed", Verdict.OPEN: ""}
 
 
 def _speedup(figures: RunFigures, window: RunFigures, baseline: RunFigures | None, width: int, scale: Scale) -> Line:

@@ -207,6 +207,12 @@ def notes(entries: Sequence[Entry], label: str, can_repeat: bool) -> list[list[l
         for entry in disturbed:
             assert entry.standing is not None
             found[-1].append([(f"{visible(entry.strategy)}: {entry.standing.reason}", QUIET)])
+    if unchecked := [entry for entry in entries if entry.standing and entry.standing.verdict is Verdict.UNCHECKED]:
+        names = ", ".join(visible(entry.strategy) for entry in unchecked)
+        assert unchecked[0].standing is not None
+        found.append(
+            [[(f"{unchecked[0].standing.doubt}", WARN)], [(f"{names}: {unchecked[0].standing.reason}", QUIET)]]
+        )
     return found
 
 
@@ -234,8 +240,8 @@ def _speedup(entry: Entry) -> Part:
             return (found.marked, GOOD)
         case Verdict.OPEN:
             return (found.marked, "")
-        case Verdict.SHORT:
-            return (f"{found.marked}, too short", "")
+        case Verdict.SHORT | Verdict.UNCHECKED:
+            return (f"{found.marked}, {found.doubt}", "")
     return (f"{found.marked}, {found.verdict.value}", WARN)
 
 

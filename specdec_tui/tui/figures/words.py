@@ -72,8 +72,8 @@ def speedup_parts(found: Standing, label: str = "", in_words: bool = True) -> li
             parts = [(f"{text}, slower", WARN)]
         case Verdict.FASTER:
             parts = [(text, GOOD)]
-        case Verdict.SHORT:
-            parts = [(text, "bold"), (", too short", QUIET)]
+        case Verdict.SHORT | Verdict.UNCHECKED:
+            parts = [(text, "bold"), (f", {found.doubt}", QUIET)]
         case _:
             parts = [(text, "bold")]
     if in_words and found.marks:

@@ -35,8 +35,8 @@ def tab_of(pane: StrategyPane) -> Tab:
     found, speed = pane.told
     if pane.has_class("-failed"):
         return Tab(pane.number, pane.strategy, "✗", BAD)
-    if found is not None and found.verdict is Verdict.SHORT:
-        return Tab(pane.number, pane.strategy, "short", "")
+    if found is not None and found.verdict in (Verdict.SHORT, Verdict.UNCHECKED):
+        return Tab(pane.number, pane.strategy, found.word, "")
     if found is not None:
         return Tab(pane.number, pane.strategy, found.marked, _STYLES.get(found.verdict, ""), found.remarks)
     if speed is not None:

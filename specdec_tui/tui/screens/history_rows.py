@@ -10,6 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
 from specdec_tui.decoding.records import EndReason
+from specdec_tui.decoding.reliability import DOUBTS
 from specdec_tui.decoding.standing import Verdict
 from specdec_tui.traces.format import TraceHeader
 from specdec_tui.traces.standings import best_of, standings, words
@@ -50,11 +51,12 @@ def best(header: TraceHeader) -> str:
 def speed(header: TraceHeader, strategy: str) -> str:
     """A kept speedup, and whether over an earlier run of the target.
 
-    Where the clock was disturbed it is an interval; `~` where the run was too short to tell.
+    Where the clock was disturbed it is an interval; `~` where the run was too short to tell or could not be checked.
     """
     if (found := standings(header).get(strategy)) is None:
         return "–"
-    return "~" * (found.verdict is Verdict.SHORT) + found.marked + " vs. earlier" * header.is_borrowed(strategy)
+    is_open = bool(found.doubt) and not found.is_disturbed
+    return "~" * is_open + found.marked + " vs. earlier" * header.is_borrowed(strategy)
 
 
 def clock(header: TraceHeader) -> str:
@@ -62,7 +64,7 @@ def clock(header: TraceHeader) -> str:
     told = Counter(words(header).values())
     if len(told) < 2:
         return next(iter(told), "–")
-    return ", ".join(f"{told[word]} of {told.total()} {word}" for word in ("disturbed", "short") if told[word])
+    return ", ".join(f"{told[word]} of {told.total()} {word}" for word in DOUBTS if told[word])
 
 
 def _short_clock(header: TraceHeader) -> str:
@@ -79,7 +81,8 @@ def figures_line(header: TraceHeader) -> Content:
     for name, one in found.items():
         parts += [(" · " * bool(parts), QUIET), (one_row(name), "")]
         parts.append((f" {speed(header, name)}", GOOD if one.verdict is Verdict.FASTER else ""))
-        parts.append(({"disturbed": " clock disturbed", "short": " too short"}.get(told.get(name, ""), ""), WARN))
+        doubt = DOUBTS.get(told.get(name, ""), "")
+        parts.append((f" {doubt}" * bool(doubt), WARN))
         parts.append((" failed" * (header.strategies[name].get("finish_reason") == EndReason.ERROR), BAD))
     remarks = dict.fromkeys(one.remarks for one in found.values() if one.marks)
     return Content.assemble(*parts, *((f" · {remark}", WARN) for remark in remarks))
@@ -125,7 +128,7 @@ COLUMNS = (
 )
 _LAST_OF_A_RUN = 7
 """The highest rank of what is told of every run, in short words where there is no room for long ones."""
-_MARKS = {"disturbed": "✗", "short": "…", "steady": "✓"}
+_MARKS = {"disturbed": "✗", "short": "…", "unchecked": "?", "steady": "✓"}
 _SHORT: dict[str, Column] = {
     "T": Column("T", 6, lambda header: temperature(header).replace("greedy", "0")),
     "length": Column("len", 7, _setting("max_new_tokens")),

@@ -386,7 +386,7 @@ async def test_exports_of_a_run_without_target_have_the_ratio_and_the_mark_of_th
         await one_run(pilot, "next")
         line = app.grid.panes["speculative"]._figure_line
         await until(pilot, lambda: " vs. target of " in str(line.render()))
-        ratio = re.search(r"(\S+×)\S* (?:\(.*\) )?vs\. target of ", str(line.render()))
+        ratio = re.search(r"(\S+×)\S*,? (?:clock unchecked |\(.*\) )*vs\. target of ", str(line.render()))
         assert ratio is not None
         for kind in ("html", "csv"):
             app.action_export(f"{kind} {tmp_path / f'out.{kind}'}")

@@ -48,10 +48,11 @@ async def test_a_baseline_of_another_time_is_named_in_pane_and_table_and_stays_i
         app.grid.deliver(RUNS["speculative"])
         await pilot.pause()
         line = app.grid.panes["speculative"]._figure_line
-        assert "× vs. target of 17:31" in str(line.render())
+        assert "×, clock unchecked vs. target of 17:31" in str(line.render())
         app.stage.toggle_table()
         await pilot.pause()
-        assert "speedups vs. target of 17:31" in str(app.table.render())
+        told = str(app.table.render())
+        assert "speedups vs. target of 17:31" in told and "clock unchecked" in told and "ran at another time" in told
         app.grid.begin(("speculative",), len(PIECES), keep_scale=True)
         assert app.grid.baseline == (earlier, "target of 17:31")
         app.grid.begin(("speculative",), len(PIECES))
