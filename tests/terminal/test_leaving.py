@@ -224,6 +224,56 @@ def test_in_the_background_it_waits_for_the_terminal(open_pty: Open) -> None:
     pty.assert_given_back()
 
 
+def fill(pty: Pty) -> None:
+    """Have the app paint more than the terminal holds, and read nothing of it."""
+    for turn in range(40):
+        pty.resize(100 - turn % 2, 30)
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", ["ctrl+q", "ctrl+c twice", "told to end"])
+def test_a_terminal_that_nobody_reads_does_not_hold_up_who_leaves(open_pty: Open, how: str, tmp_path: Path) -> None:
+    pty = open_pty("round=0.05")
+    pty.wait_for("ready")
+    pty.send("go\r")
+    pty.wait_for("Light")
+    fill(pty)
+    began = time.monotonic()
+    if how == "told to end":
+        os.kill(pty.pid, signal.SIGTERM)
+    else:
+        pty.send("\x11" if how == "ctrl+q" else "\x03\x03")
+    while not (ended := os.waitpid(pty.pid, os.WNOHANG))[0] and time.monotonic() - began < 20:
+        time.sleep(0.05)  # and nothing is read
+    assert ended[0], "it did not leave"
+    pty.status = os.waitstatus_to_exitcode(ended[1])
+    assert time.monotonic() - began < 4
+    assert pty.status == (143 if how == "told to end" else 0)
+    assert pty.settings == pty.before
+    pty.rest()
+    pty.assert_given_back()
+    assert len(list((tmp_path / "data" / "traces").glob("*.jsonl"))) == 1
+
+
+def test_a_terminal_that_pauses_has_the_whole_screen_when_it_goes_on(open_pty: Open) -> None:
+    pty = open_pty("round=0.02")
+    pty.wait_for("ready")
+    pty.send("go\r")
+    pty.wait_for("Light")
+    fill(pty)
+    pty.send("typed meanwhile")
+    time.sleep(0.5)
+    pty.wait_for("typed meanwhile")
+    pty.wait_for("ready", pty.shown.rfind("running"))
+    pty.rest()
+    whole = pty.shown[pty.shown.rfind("specdec-tui", 0, pty.shown.find("typed meanwhile")) :]
+    for word in ("scripted-target", "1 target", "Light", "typed meanwhile", "length reached"):
+        assert word in whole, word
+    pty.send("\x11")
+    assert pty.ended() == 0
+    pty.assert_given_back()
+
+
 def test_leaving_a_run_that_cannot_be_kept_is_one_line(open_pty: Open, tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file where the folder should be")
     pty = open_pty("round=0.1")

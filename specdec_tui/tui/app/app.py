@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 from typing import ClassVar
 
+from rich.console import RenderableType
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.notifications import SeverityLevel
+from textual.screen import Screen
 
 import specdec_tui
 from specdec_tui.session import Engine
@@ -55,7 +57,7 @@ from specdec_tui.tui.prompt.box import PromptBox
 from specdec_tui.tui.screens.help import HelpScreen
 from specdec_tui.tui.screens.side_bar import SideBar
 from specdec_tui.tui.terminal.key_order import KeysInOrder
-from specdec_tui.tui.terminal.terminal import suspend
+from specdec_tui.tui.terminal.terminal import suspend, takes_picture
 from specdec_tui.tui.tokens.cursor_pane import CursorPane
 from specdec_tui.tui.tokens.legend import Legend
 
@@ -129,6 +131,10 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         yield self.prompt_box
         self.footer = Footer()
         yield self.footer
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        if takes_picture(self):
+            super()._display(screen, renderable)
 
     def on_mount(self) -> None:
         for theme in themes_for(self.console.color_system):

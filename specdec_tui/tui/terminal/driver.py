@@ -16,7 +16,7 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from typing import Any
 
 from textual import constants, events
 from textual.app import App
@@ -25,6 +25,7 @@ from textual.geometry import Size
 from textual.message import Message
 
 from specdec_tui.tui.terminal.flood import LARGEST, is_possible
+from specdec_tui.tui.terminal.writer import Writer
 
 _GIVEN_BACK = (
     "\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"
@@ -35,22 +36,6 @@ _LOOK_SECONDS = 0.1
 _ROUND_SECONDS = 0.001  # until the loop has read which signals have come
 
 
-class _Lasting:
-    """A terminal to write to that may be gone: Textual's writer would die of it, and the app wait for it for ever."""
-
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-        self.fileno = file.fileno
-
-    def write(self, text: str) -> None:
-        with suppress(OSError):
-            self._file.write(text)
-
-    def flush(self) -> None:
-        with suppress(OSError):
-            self._file.flush()
-
-
 class TerminalDriver(LinuxDriver):
     """Stops as a job of the shell does, paints all when it goes on, and gives back what it was given."""
 
@@ -59,8 +44,8 @@ class TerminalDriver(LinuxDriver):
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         assert sys.__stderr__ is not None
-        self._file = _Lasting(sys.__stderr__)  # type: ignore[assignment]
         self._output = sys.__stderr__.fileno()
+        self._writer: Writer | None = None
         self._taken = False
         self._raw: list[Any] | None = None
         self._pointer_changed = False
@@ -75,8 +60,16 @@ class TerminalDriver(LinuxDriver):
 
     def write(self, data: str) -> None:
         self._pointer_changed |= data.startswith("\x1b]22;")
-        if self._taken:
-            super().write(data)
+        if self._taken and self._writer is not None:
+            self._writer.write(data)
+
+    def takes_picture(self) -> bool:
+        """Whether the terminal keeps up; if not, the whole screen is painted once it does."""
+        return self._writer is None or self._writer.takes_picture()
+
+    def _caught_up(self) -> None:
+        with suppress(RuntimeError):  # the loop is over
+            self._loop.call_soon_threadsafe(self._paint_all)
 
     def process_message(self, message: Message) -> None:
         if is_possible(message):
@@ -93,7 +86,11 @@ class TerminalDriver(LinuxDriver):
         if self._app._exit:
             return
         self._taken = True
+        self._writer = Writer(self._output, self._caught_up)
+        self._writer.start()
         super().start_application_mode()
+        super().close()  # Textual's own writer has nothing to do
+        self._writer_thread = None
         with suppress(termios.error):
             self._raw = termios.tcgetattr(self.fileno)
 
@@ -111,8 +108,10 @@ class TerminalDriver(LinuxDriver):
             super().disable_input()
 
     def close(self) -> None:
-        super().close()
-        self._writer_thread = None
+        if self._writer is not None:
+            with _not_stopped_by_output():
+                self._writer.stop(_GIVEN_BACK)
+            self._writer = None
 
     def _disable_mouse_support(self) -> None:
         super()._disable_mouse_support()
@@ -127,8 +126,10 @@ class TerminalDriver(LinuxDriver):
         with suppress(termios.error):
             if self.attrs_before is not None:
                 termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
-        with suppress(OSError):
-            os.write(self._output, _GIVEN_BACK.encode())
+        writer = self._writer
+        if writer is not None:
+            writer.write(_GIVEN_BACK)
+            writer.stop(_GIVEN_BACK)
 
     # Stopping and going on
 

@@ -127,6 +127,12 @@ def give_back(app: App[Any]) -> None:
         give()
 
 
+def takes_picture(app: App[Any]) -> bool:
+    """Whether the terminal keeps up with what is painted; if not, the whole screen follows once it does."""
+    takes = getattr(app._driver, "takes_picture", None)
+    return takes is None or bool(takes())
+
+
 async def suspend(app: App[Any]) -> bool:
     """Hand the terminal to the shell until it continues the app; False where there is none to do so."""
     stop = getattr(app._driver, "suspend", None)
