@@ -143,6 +143,10 @@ class Front:
         return self._app.runs.running or bool(self._app.recordings.opened)
 
     @property
+    def shows_trace(self) -> bool:
+        return bool(self._app.recordings.opened)
+
+    @property
     def current_pane(self) -> StrategyPane:
         return self._app.grid.current
 

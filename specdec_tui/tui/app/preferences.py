@@ -36,6 +36,10 @@ class PreferenceScreen(Protocol):
     def shows_another_run(self) -> bool:
         """Whether the panes show what was begun with settings of its own: a run at work, or an open trace."""
 
+    @property
+    def shows_trace(self) -> bool:
+        """Whether they show an open trace."""
+
     def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
         """Tell a person."""
 
@@ -50,7 +54,7 @@ class PreferenceScreen(Protocol):
 
 
 class Preferences:
-    """The settings of the next run. Every change is saved for the next time."""
+    """The settings of the next run. Every change is saved for the next time, but for those made over an open trace."""
 
     def __init__(self, screen: PreferenceScreen, settings: Settings) -> None:
         self._screen = screen
@@ -70,14 +74,22 @@ class Preferences:
         if own:
             self.settings = replace(self.settings, **own)
             self._screen.show_settings(own)
-            if word or (self._screen.shows_another_run and set(own) - IMMEDIATE):
-                self._screen.say(word or "Applies to the next run")
-            try:
-                save_settings(config_file(), own)
-            except SettingError as error:
-                self._screen.say(str(error), "warning")
+            if not word and self._screen.shows_another_run and set(own) - IMMEDIATE:
+                word = "Applies to the next run"
+            if self._screen.shows_trace:
+                word = f"{word or 'Set'}; for this session: in a replay nothing is saved"
+            else:
+                self._save(own)
+            if word:
+                self._screen.say(word)
         if models := {name: value for name, value in values.items() if name not in SETTINGS}:
             self._change_models(models)
+
+    def _save(self, own: Mapping[str, Any]) -> None:
+        try:
+            save_settings(config_file(), own)
+        except SettingError as error:
+            self._screen.say(str(error), "warning")
 
     def toggle_strategy(self, name: str) -> None:
         """Switch a strategy on or off; one stays on."""

@@ -13,6 +13,7 @@ from specdec_tui.tui.app.preferences import Preferences
 class Screen:
     choice = ModelChoice(device="cpu", target="old/target")
     shows_another_run = False
+    shows_trace = False
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -39,6 +40,19 @@ def test_a_change_is_shown_and_saved(config_file: Path) -> None:
     preferences.change({"gamma": 7})
     assert preferences.settings.gamma == 7 and screen.shown == [{"gamma": 7}]
     assert "gamma = 7" in config_file.read_text()
+
+
+def test_over_an_open_trace_a_change_holds_for_the_session_and_is_not_saved(config_file: Path) -> None:
+    screen = Screen()
+    screen.shows_another_run = screen.shows_trace = True
+    preferences = Preferences(screen, Settings())
+    preferences.change({"gamma": 7})
+    preferences.change({"theme": "specdec-light"})
+    preferences.change({"temperature": 0.5})
+    assert preferences.settings == Settings(gamma=7, theme="specdec-light", processor="multinomial", temperature=0.5)
+    assert all(told.endswith("; for this session: in a replay nothing is saved") for told in screen.said)
+    assert "from the next run" in screen.said[2] and len(screen.said) == 3
+    assert not config_file.exists()
 
 
 def test_the_last_strategy_stays_on_and_gamma_stays_in_its_range(config_file: Path) -> None:

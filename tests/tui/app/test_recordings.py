@@ -341,9 +341,13 @@ async def test_in_a_replay_digits_show_and_hide_gamma_stays_and_nothing_is_saved
         assert [pane.strategy for pane in replayed.grid.shown] == ["speculative", "lookup"]
         await until(pilot, lambda: "At least one pane stays" in toasts(replayed))
         assert replayed.settings == Settings() and not config_file.exists()
-        replayed.preferences.change({"gamma": 6})  # what is asked for by name is kept, and it is said for when
-        assert "gamma = 6" in config_file.read_text()
-        await until(pilot, lambda: "Applies to the next run" in toasts(replayed))
+        await pilot.press("ctrl+p", *"gamma", "space", "6", "enter")  # what is asked for by name holds for this session
+        await until(pilot, lambda: replayed.settings.gamma == 6)
+        only_here = "for this session: in a replay nothing is saved"
+        await until(pilot, lambda: f"Applies to the next run; {only_here}" in toasts(replayed))
+        replayed.preferences.change({"theme": "specdec-light"})
+        await until(pilot, lambda: f"Set; {only_here}" in toasts(replayed))
+        assert not config_file.exists()
 
 
 @pytest.mark.parametrize("record", [True, False])
