@@ -18,7 +18,6 @@ from specdec_tui.traces.store import Entry
 from specdec_tui.tui.commands.header import local_time, one_row
 from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part
 
-_LEAST_PROMPT, _LEAST_SHORT = 20, 7
 _GAP = "  "
 _LONGEST_PROMPT = 1000  # of characters in a line, and of those that are searched ten times as many
 
@@ -41,22 +40,45 @@ def told_of(header: TraceHeader) -> str:
 
 def best(header: TraceHeader) -> str:
     """The best strategy and its speedup; of a run that broke off, that it did; else what ran."""
+    return _best(header, lambda names: ", ".join(names)[:32], one_row, " vs. earlier")
+
+
+def _best(
+    header: TraceHeader, all_of: Callable[[Sequence[str]], str], name_of: Callable[[str], str], earlier: str
+) -> str:
     if any(figures.get("finish_reason", "") is None for figures in header.strategies.values()):
         return "not ended"
     if not (name := best_of(header)):
-        return ", ".join(one_row(name) for name in header.strategies)[:32]
-    return f"{one_row(name)} {speed(header, name)}"
+        return all_of([name_of(name) for name in header.strategies])
+    return f"{name_of(name)} {speed(header, name, earlier)}"
 
 
-def speed(header: TraceHeader, strategy: str) -> str:
-    """A kept speedup, and whether over an earlier run of the target.
+def _short_best(header: TraceHeader) -> str:
+    return _best(header, _first_of, one_row, EARLIER)
+
+
+def _shortest_best(header: TraceHeader) -> str:
+    return _best(header, _first_of, _brief, EARLIER)
+
+
+def _first_of(names: Sequence[str]) -> str:
+    return names[0] + f" +{len(names) - 1}" * (len(names) > 1) if names else ""
+
+
+def _brief(name: str) -> str:
+    name = one_row(name)
+    return name if cell_len(name) <= _LONGEST_NAME else set_cell_size(name, 4) + "."
+
+
+def speed(header: TraceHeader, strategy: str, earlier: str = " vs. earlier") -> str:
+    """A kept speedup, with `earlier` where it is over an earlier run of the target.
 
     Where the clock was disturbed it is an interval; `~` where the run was too short to tell or could not be checked.
     """
     if (found := standings(header).get(strategy)) is None:
         return "–"
     is_open = bool(found.doubt) and not found.is_disturbed
-    return "~" * is_open + found.marked + " vs. earlier" * header.is_borrowed(strategy)
+    return "~" * is_open + found.marked + earlier * header.is_borrowed(strategy)
 
 
 def clock(header: TraceHeader) -> str:
@@ -74,17 +96,23 @@ def _short_clock(header: TraceHeader) -> str:
     return " ".join(f"{told[word]}{mark}" for word, mark in _MARKS.items() if told[word])
 
 
+def _worst_clock(header: TraceHeader) -> str:
+    return _short_clock(header).split(" ")[0]
+
+
 def figures_line(header: TraceHeader) -> Content:
     """Every strategy of a run with its speedup, and whatever keeps that from being what it seems."""
     told, found = words(header), standings(header)
     parts: list[Part] = []
     for name, one in found.items():
         parts += [(" · " * bool(parts), QUIET), (one_row(name), "")]
-        parts.append((f" {speed(header, name)}", GOOD if one.verdict is Verdict.FASTER else ""))
+        parts.append((f" {speed(header, name, EARLIER)}", GOOD if one.verdict is Verdict.FASTER else ""))
         doubt = DOUBTS.get(told.get(name, ""), "")
         parts.append((f" {doubt}" * bool(doubt), WARN))
         parts.append((" failed" * (header.strategies[name].get("finish_reason") == EndReason.ERROR), BAD))
     remarks = dict.fromkeys(one.remarks for one in found.values() if one.marks)
+    if any(header.is_borrowed(name) for name in found):
+        remarks[f"{EARLIER} over an earlier run of target"] = None
     return Content.assemble(*parts, *((f" · {remark}", WARN) for remark in remarks))
 
 
@@ -100,6 +128,11 @@ def temperature(header: TraceHeader) -> str:
     if "processor" not in header.settings:
         return "–"
     return "greedy" if settings.processor == "greedy" or not settings.temperature else f"{settings.temperature:g}"
+
+
+def _rounded_temperature(header: TraceHeader) -> str:
+    told = temperature(header)
+    return told if told == "–" else "0" if told == "greedy" else f"{float(told):.2g}"
 
 
 def _setting(name: str) -> Callable[[TraceHeader], str]:
@@ -128,22 +161,33 @@ COLUMNS = (
 )
 _LAST_OF_A_RUN = 7
 """The highest rank of what is told of every run, in short words where there is no room for long ones."""
+EARLIER = "*"
+"""In short for a speedup over an earlier run of the target."""
+_LONGEST_NAME = 7  # of a strategy, where there is the least room
 _MARKS = {"disturbed": "✗", "short": "…", "unchecked": "?", "steady": "✓"}
-_SHORT: dict[str, Column] = {
+_SHORT = {
     "T": Column("T", 6, lambda header: temperature(header).replace("greedy", "0")),
     "length": Column("len", 7, _setting("max_new_tokens")),
+    "speedup": Column("speedup", 2, _short_best, False),
     "clock": Column("clock", 3, _short_clock, False),
 }
+_SHORTEST = _SHORT | {
+    "T": Column("T", 6, _rounded_temperature),
+    "speedup": Column("speedup", 2, _shortest_best, False),
+    "clock": Column("clock", 3, _worst_clock, False),
+}
+_FORMS: tuple[tuple[dict[str, Column], int], ...] = (({}, 20), (_SHORT, 7), (_SHORTEST, 6))
+"""What stands in the place of columns, and the least that is left to the prompt: as soon as a run's columns fit."""
 
 
 def table(entries: Sequence[Entry], marked: Sequence[bool], width: int) -> tuple[Content, list[Content]]:
     """The heading and a line for each entry, as many whole columns as fit; the prompt has the room that is left."""
     headers = [entry.header for entry in entries if entry.header is not None]
-    columns: Sequence[Column] = COLUMNS
-    shown, sizes = _fitting(columns, headers, _LEAST_PROMPT, width)
-    if any(column.rank <= _LAST_OF_A_RUN and column not in shown for column in columns):
-        columns = tuple(_SHORT.get(column.title, column) for column in COLUMNS)
-        shown, sizes = _fitting(columns, headers, _LEAST_SHORT, width)
+    for instead, prompt in _FORMS:
+        columns = [instead.get(column.title, column) for column in COLUMNS]
+        shown, sizes = _fitting(columns, headers, prompt, width)
+        if all(column in shown for column in columns if column.rank <= _LAST_OF_A_RUN):
+            break
     shown = [column for column in columns if column in shown] or [columns[1]]
     others = sum(sizes[column.title] + len(_GAP) for column in shown if column.title != "prompt")
     sizes["prompt"] = max(4, width - 2 - others)

@@ -81,6 +81,34 @@ def test_80_columns_have_room_for_every_setting_and_figure_and_the_prompt_for_wh
     assert all("Why is" in str(line) for line in lines)
 
 
+def borrowed(one: Entry, **figures: object) -> TraceHeader:
+    assert one.header is not None
+    earlier = "2026-11-27T12:00:00+00:00"
+    return replace(one.header, strategies={"speculative": {**FIGURES, "baseline_created": earlier, **figures}})
+
+
+def test_80_columns_have_room_for_all_of_it_whatever_one_of_the_runs_has_to_tell() -> None:
+    """One row with a long word took T and the length from all rows."""
+    plain, wide = entry("Why is the sky blue?"), entry("Another", gamma=16, processor="nucleus", temperature=1 / 3)
+    assert plain.header is not None and wide.header is not None
+    shaken = {"word": "disturbed", "reason": "because", "low": 10.94, "high": 11.71}
+    rest = {name: {**FIGURES, "reliability": shaken, "marks": "†‡"} for name in ("speculative", "drafter", "ngram")}
+    others = {
+        "over an earlier run": borrowed(plain),
+        "too short, over an earlier run": borrowed(wide, reliability={"word": "short", "reason": ""}),
+        "without speedups": replace(plain.header, strategies={name: {} for name in ("target", *rest, "lookup")}),
+        "disturbed, marked": replace(wide.header, strategies=rest | {"lookup": FIGURES, "target": {}}),
+    }
+    for what, header in others.items():
+        heading, lines = table([plain, replace(plain, header=header)], [False, False], 72)
+        assert {"when", "prompt", "γ", "T", "len", "α", "speedup", "clock"} <= {*str(heading).split()}, what
+        assert all(cell_len(str(line)) == 72 for line in (heading, *lines)), what
+    _, lines = table([plain, replace(plain, header=others["over an earlier run"])], [False, False], 72)
+    assert "speculative 1.83×*" in str(lines[1]) and "Why is" in str(lines[1])
+    assert "1.83×* · * over an earlier run of target" in str(figures_line(others["over an earlier run"]))
+    assert "speculative 1.83× vs. earlier" in told(replace(plain, header=others["over an earlier run"]), 160)
+
+
 def test_a_disturbed_run_tells_an_interval_and_no_bare_ratio() -> None:
     one = entry()
     assert one.header is not None
