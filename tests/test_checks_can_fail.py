@@ -6,11 +6,13 @@ A check that cannot fail says nothing. Whoever adds one adds a line here; a test
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 TESTS = Path(__file__).parent
+FAULTS = TESTS.parent / "docs" / "faults.md"
 
 CHECKS: dict[str, dict[str, tuple[str, ...]]] = {
     "lossless: a strategy's text is the target's": {
@@ -213,6 +215,20 @@ def test_every_check_has_tests_that_plant_its_fault(check: str) -> None:
         if name not in named_in((TESTS / file).read_text(encoding="utf-8"))
     }
     assert CHECKS[check] and not missed, f"no such tests: {missed}"
+
+
+def test_every_fault_of_the_list_has_the_tests_it_names() -> None:
+    rows = [line for line in FAULTS.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if not row.startswith("| before |")]
+    named = {row: re.findall(r"`([\w/]+\.py)::(\w+)`", row.split(" | ")[-1]) for row in rows}
+    assert all(named.values()), "a row without a test"
+    missed = {
+        f"{file}::{name}"
+        for found in named.values()
+        for file, name in found
+        if name not in named_in((TESTS / file).read_text(encoding="utf-8"))
+    }
+    assert len(rows) > 80 and not missed, f"no such tests: {missed}"
 
 
 def test_a_test_that_is_gone_is_missed() -> None:
