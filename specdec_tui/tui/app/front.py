@@ -162,7 +162,11 @@ class Front:
         self._app.push_screen(dialog, closed)
 
     def every(self, seconds: float, call: Callable[[], None]) -> Timer:
-        return self._app.set_interval(seconds, call)
+        def call_while_there_is_a_screen() -> None:
+            if self._app.is_running:
+                call()
+
+        return self._app.set_interval(seconds, call_while_there_is_a_screen)
 
     def minimise(self) -> None:
         self._app.screen.minimize()

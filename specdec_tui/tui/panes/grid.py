@@ -75,7 +75,8 @@ class PaneGrid(VerticalScroll, can_focus=False):
 
     @property
     def shown(self) -> list[StrategyPane]:
-        return [pane for pane in self.panes.values() if pane.display]
+        # Textual's `display` is off for what is closing, too: leaving switches no strategy off, and one stays on.
+        return [pane for pane in self.panes.values() if pane.styles.display != "none"]
 
     @property
     def fates(self) -> frozenset[Status]:

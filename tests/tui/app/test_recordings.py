@@ -28,6 +28,7 @@ from specdec_tui.traces.format import Trace, new_header
 from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.app.recordings import BaselineFound, Recordings, Replay, SummedUp, TraceRead
 from specdec_tui.tui.app.runs import Run
+from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.screens.compare import CompareScreen
 from specdec_tui.tui.screens.export import ExportScreen
 from specdec_tui.tui.screens.history import HistoryScreen
@@ -162,6 +163,29 @@ async def test_with_recording_off_nothing_is_written_but_the_run_can_be_raced() 
         assert app.recordings.store.entries() == [] and app.recordings.trace is not None
         await pilot.press("R")
         assert app.racing.race is not None
+
+
+async def test_a_race_that_is_on_while_the_app_closes_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Panes that are closing were taken for switched off, and then there was none to stand in front: an IndexError."""
+    app = make_app(max_new_tokens=400)
+    closed: list[str] = []
+
+    def still_racing(pane: StrategyPane) -> None:
+        closed.append(pane.strategy)
+        app.racing.advance()
+        app.stage.end(with_table=False)
+        assert app.grid.current.strategy in app.settings.strategies
+
+    monkeypatch.setattr(StrategyPane, "on_unmount", still_racing, raising=False)
+    async with app.run_test(size=SIZE) as pilot:
+        await one_run(pilot)
+        await until(pilot, lambda: app.recordings.trace is not None)
+        app.action_race("0.01")
+        timer = app.racing._timer
+        assert timer is not None
+    assert len(closed) == len(app.grid.panes)
+    assert timer._callback is not None
+    timer._callback()  # one more that was on its way
 
 
 async def test_a_race_ends_where_the_run_ended_and_can_be_stopped_and_its_speed_changed() -> None:
