@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 WARM_PROMPT = 8  # tokens of the context that block lengths are warmed up in
 SHORT_PROMPT = 64  # tokens of a prompt that programs made ahead have room for
+_SLOWED = "a tokenizer that was given up is still at work beside this run: speeds may be lower for it"
 
 
 class Engine(Protocol):
@@ -64,9 +65,9 @@ class Engine(Protocol):
     ) -> Iterator[Event]:
         """Run every enabled strategy on a prompt; the last event is `Finished`.
 
-        `cancelled` is asked between rounds. With chat on, the prompt and the target's answer
-        join the history, unless no token of an answer was made; with `again` they take the place
-        of the last turn. PromptError when the chat template refuses the prompt.
+        `cancelled` is asked between rounds, and while a tokenizer is at work. With chat on, the prompt
+        and the target's answer join the history, unless no token of an answer was made; with `again`
+        they take the place of the last turn. PromptError when the chat template or the tokenizer refuses the prompt.
         """
         ...
 
@@ -140,11 +141,11 @@ class LocalEngine:
 
     def _needs(self, pair: Pair, settings: Settings, cancelled: Callable[[], bool]) -> list[Need]:
         """What the next run needs if it is a short prompt behind the conversation so far."""
-        from specdec_tui.backends.chat_template import TemplateStopped
+        from specdec_tui.backends.in_time import Stopped
         from specdec_tui.decoding.device_run import need_of
 
         before: list[int] = []
-        with suppress(ValueError, TemplateStopped):
+        with suppress(ValueError, Stopped):
             before = pair.tokenizer.encode("", self._history if settings.chat else (), settings.chat, cancelled).ids
         room = len(before) + SHORT_PROMPT + settings.max_new_tokens
         needs: list[Need] = []
@@ -198,7 +199,7 @@ class LocalEngine:
     def run(
         self, prompt: str, settings: Settings, cancelled: Callable[[], bool], *, again: bool = False
     ) -> Iterator[Event]:
-        from specdec_tui.backends.chat_template import TemplateStopped
+        from specdec_tui.backends.in_time import Stopped
 
         pair = self._pair
         if pair is None:
@@ -207,10 +208,10 @@ class LocalEngine:
         before = self._history[:-1] if again and self._last_turn_in_history else self._history
         try:
             given = pair.tokenizer.encode(prompt, before if settings.chat else (), settings.chat, cancelled)
-        except TemplateStopped:
+        except Stopped as at_work:
             for name in filter(settings.strategies.__contains__, STRATEGIES):
                 yield Step(name, RunStarted(name, 0, settings.gamma, settings.max_new_tokens))
-                yield Step(name, RunEnded(EndReason.CANCELLED, "stopped while the chat template was at work"))
+                yield Step(name, RunEnded(EndReason.CANCELLED, str(at_work)))
             yield Finished(cancelled=True)
             return
         except ValueError as error:
@@ -239,6 +240,7 @@ class LocalEngine:
     def _start(
         self, pair: Pair, name: str, given: Prompt, settings: Settings, cancelled: Callable[[], bool]
     ) -> StrategyRun:
+        from specdec_tui.backends.in_time import still_at_work
         from specdec_tui.decoding.loop import decode
 
         ids = given.ids
@@ -266,8 +268,10 @@ class LocalEngine:
                 insight=settings.insight,
                 **_round_settings(pair, settings),
             )
-        records = with_notices(records, (*info.notices, *given.notices))
-        return StrategyRun(name, records, pair.tokenizer, pair.tokenizer.stream(), given.text)
+        notices = [*info.notices, *given.notices, *([_SLOWED] if still_at_work() else [])]
+        return StrategyRun(
+            name, with_notices(records, notices), pair.tokenizer, pair.tokenizer.stream(), given.text, cancelled
+        )
 
     def _store_for(self, settings: Settings) -> NgramStore:
         from specdec_tui.decoding.strategies import new_store

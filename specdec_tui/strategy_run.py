@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,9 @@ class StrategyRun:
     tokenizer: PromptTokenizer
     text: IncrementalText
     prompt_text: str
+    cancelled: Callable[[], bool]
     ids: list[int] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)  # of these ids, as they were told
     end: RunEnded | None = None
     told: set[int] = field(default_factory=set)  # ids whose text was sent for the alternatives
 
@@ -54,22 +56,51 @@ class StrategyRun:
         return self.end is None or self.end.reason in (EndReason.ERROR, EndReason.CANCELLED)
 
     def step(self) -> Step:
-        """The next record, with the text of its tokens. StopIteration when the run is over."""
+        """The next record, with the text of its tokens. StopIteration when the run is over.
+
+        Where there is no such text, as the tokenizer fails, takes too long or is stopped, the run ends.
+        """
+        from specdec_tui.backends.in_time import Stopped
+
         record = next(self.records)
+        if isinstance(record, RunStarted):
+            return Step(self.strategy, record, prompt_text=self.prompt_text)
+        if not isinstance(record, DraftsProposed | PrefillDone | RoundVerified | RunEnded):
+            return Step(self.strategy, record)
+        try:
+            step = self.tokenizer.spell(lambda: self._with_text(record), self.cancelled)
+        except Stopped as stopped:
+            step = self._cut(RunEnded(EndReason.CANCELLED, str(stopped)))
+        except ValueError as error:
+            step = self._cut(RunEnded(EndReason.ERROR, str(error)))
+        if isinstance(step.record, RunEnded):
+            self.end = step.record
+        elif isinstance(record, PrefillDone | RoundVerified):
+            self._take(record, step.texts)
+        return step
+
+    def _with_text(self, record: DraftsProposed | PrefillDone | RoundVerified | RunEnded) -> Step:
         match record:
-            case RunStarted():
-                return Step(self.strategy, record, prompt_text=self.prompt_text)
             case DraftsProposed(drafts=drafts):
                 return Step(self.strategy, record, self.text.peek(t.id for t in drafts))
             case PrefillDone() | RoundVerified():
                 alternatives = self._alternatives(tokens_of(record))
                 return Step(self.strategy, record, self._advance(record), alternatives=alternatives)
             case RunEnded():
-                self.end = record
                 answer = self.tokenizer.decode(self.ids, skip_special_tokens=True)
                 rest = self.text.rest()
                 return Step(self.strategy, record, (rest,) if rest else (), answer=answer)
-        return Step(self.strategy, record)
+
+    def _cut(self, end: RunEnded) -> Step:
+        """The run ends before its next record, with the answer as far as it was told."""
+        if isinstance(self.records, Generator):
+            self.records.close()
+        return Step(self.strategy, end, answer="".join(self.pieces))
+
+    def _take(self, record: PrefillDone | RoundVerified, texts: Sequence[str]) -> None:
+        emitted = [(t.id, text) for t, text in zip(tokens_of(record), texts, strict=True) if t.status in EMITTED]
+        self.ids += [id for id, _ in emitted]
+        self.pieces += [text for _, text in emitted]
 
     def _alternatives(self, tokens: tuple[Token, ...]) -> tuple[tuple[int, str], ...]:
         """Id and text of what the models thought of, as far as it was not sent before."""
@@ -87,7 +118,6 @@ class StrategyRun:
         accepted = [t.id for t in tokens if t.status is Status.ACCEPTED]
         refused = [t.id for t in tokens if t.status in (Status.REJECTED, Status.UNVERIFIED)]
         last = [t.id for t in tokens if t.status in EMITTED and t.status is not Status.ACCEPTED]
-        self.ids += accepted + last
         return (*self.text.push(accepted), *self.text.peek(refused), *self.text.push(last))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specdec_tui.backends.chat_template import TemplateStopped
+from specdec_tui.backends.in_time import Stopped
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, PromptError
 from specdec_tui.backends.tokenizer import Prompt
 from specdec_tui.decoding.records import (
@@ -99,6 +99,9 @@ class Letters:
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         return "".join(chr(97 + i) for i in ids if not (skip_special_tokens and i == END))
+
+    def spell(self, work: Callable[[], Step], cancelled: Callable[[], bool]) -> Step:
+        return work()
 
     def piece(self, token: int) -> str:
         return chr(97 + token)
@@ -598,14 +601,14 @@ def test_a_template_that_refuses_one_turn_is_known_before_any_pass(
         make_engine(pair).check_prompt(["yes", "no"], FOUR)
 
 
-def test_a_chat_template_that_is_stopped_ends_the_run_with_nothing_remembered(
+def test_a_template_or_tokenizer_that_is_stopped_ends_the_run_with_nothing_remembered(
     make_engine: Callable[[TinyPair], LocalEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = TinyPair()
     engine = make_engine(pair)
 
     def stopped(*_: object) -> Prompt:
-        raise TemplateStopped
+        raise Stopped("stopped while the tokenizer was at work")
 
     with monkeypatch.context() as patch:
         patch.setattr(pair.tokenizer, "encode", stopped)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from random import Random
 
 import pytest
-from test_session import ALL, HashModel, TinyPair
+from test_session import ALL, HashModel, Letters, TinyPair
 from test_session_programs import Recorder, StaticHashModel
 
+from specdec_tui.backends.in_time import Stopped
 from specdec_tui.decoding.device_run import Programs
 from specdec_tui.decoding.records import EndReason, Event, RunEnded, RunStarted, Step
 from specdec_tui.session import LocalEngine
@@ -21,7 +23,22 @@ from specdec_tui.traces.journal import Journal
 from specdec_tui.traces.store import TraceStore
 
 CASES = 120
+BREAKS = (Stopped("stopped while the tokenizer was at work"), ValueError("the tokenizer cannot write"))
 STOPS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
+
+
+class BreakingLetters(Letters):
+    """After so many records that became text, the tokenizer breaks."""
+
+    def __init__(self, after: int, how: Exception) -> None:
+        super().__init__()
+        self.after, self.how = after, how
+
+    def spell(self, work: Callable[[], Step], cancelled: Callable[[], bool]) -> Step:
+        self.after -= 1
+        if self.after == 0:
+            raise self.how
+        return work()
 
 
 def some_settings(dice: Random) -> Settings:
@@ -51,6 +68,8 @@ def some_pair(dice: Random) -> TinyPair:
         pair.target.fails_after = dice.randrange(40)
     if dice.random() < 0.5:
         pair.end_ids = frozenset(dice.sample(range(11), 3))
+    if dice.random() < 0.2:
+        pair.tokenizer = BreakingLetters(dice.randrange(1, 60), dice.choice(BREAKS))
     return pair
 
 

@@ -7,16 +7,16 @@ invalid bytes become U+FFFD, as in any other UTF-8 text, so characters that stan
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, TokenizersBackend
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_decoders: WeakKeyDictionary[PreTrainedTokenizerBase, str] = WeakKeyDictionary()
 _known: WeakKeyDictionary[PreTrainedTokenizerBase, dict[int, int]] = WeakKeyDictionary()
 
 
@@ -35,8 +35,26 @@ def decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], skip_special_
 
 
 def _decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], skip_special_tokens: bool) -> str:
-    text: str = tokenizer.decode(ids, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False)
+    text: str
+    if may_take_long(tokenizer) and type(tokenizer)._decode is TokenizersBackend._decode:
+        # The same, but the interpreter is free meanwhile: one text alone holds it until it is done.
+        (text,) = tokenizer.backend_tokenizer.decode_batch([list(ids)], skip_special_tokens=skip_special_tokens)
+    else:
+        text = tokenizer.decode(ids, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False)
     return text
+
+
+def may_take_long(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether decoding is more than one walk over the text: only regular expressions are."""
+    return '"Regex"' in _decoder(tokenizer)
+
+
+def _decoder(tokenizer: PreTrainedTokenizerBase) -> str:
+    """What a tokenizer decodes with, as JSON; empty where that is no library's."""
+    if tokenizer not in _decoders:
+        decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
+        _decoders[tokenizer] = "" if decoder is None else decoder.__getstate__().decode()
+    return _decoders[tokenizer]
 
 
 def _repaired(ids: Sequence[int], bytes_of: Mapping[int, int], spelling: Mapping[int, int]) -> Iterator[int]:
@@ -55,8 +73,6 @@ def _repaired(ids: Sequence[int], bytes_of: Mapping[int, int], spelling: Mapping
 def byte_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[int, int]:
     """The byte of each id that stands for one; empty for a tokenizer that does not fall back to bytes."""
     if tokenizer not in _known:
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        falls_back = backend is not None and '"ByteFallback"' in json.dumps(json.loads(backend.to_str())["decoder"])
-        vocabulary = tokenizer.get_vocab().items() if falls_back else ()
+        vocabulary = tokenizer.get_vocab().items() if '"ByteFallback"' in _decoder(tokenizer) else ()
         _known[tokenizer] = {id: int(found[1], 16) for token, id in vocabulary if (found := _BYTE.fullmatch(token))}
     return _known[tokenizer]

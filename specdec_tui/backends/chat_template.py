@@ -14,6 +14,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from specdec_tui.backends import template_process
+from specdec_tui.backends.in_time import Stopped
 from specdec_tui.doors.characters import one_line
 
 Turn = tuple[str, str]
@@ -29,10 +30,6 @@ _WORD = re.compile(r"\w+")
 _PRINTED = re.compile(r"""['"]type['"]: ?['"]text['"]""")  # a list of parts, written out instead of read
 
 
-class TemplateStopped(Exception):
-    """The rendering was cancelled."""
-
-
 def apply_template(
     tokenizer: PreTrainedTokenizerBase,
     prompt: str,
@@ -43,7 +40,7 @@ def apply_template(
 
     Contents are given as strings and, where that loses the prompt, as lists of parts, as models of
     more than text want them. ValueError, with the reason, when the template refuses, loses the prompt
-    both ways, or does not keep within `SECONDS` and its room; TemplateStopped once `cancelled`.
+    both ways, or does not keep within `SECONDS` and its room; Stopped once `cancelled`.
     """
     template = _template_of(tokenizer)
     error = ""
@@ -147,7 +144,7 @@ def _ask(question: str, cancelled: Callable[[], bool]) -> list[dict[str, str]]:
             given: str | None = question
             while True:
                 if cancelled():
-                    raise TemplateStopped
+                    raise Stopped("stopped while the chat template was at work")
                 if time.monotonic() > deadline:
                     raise ValueError(f"does not end within {SECONDS} seconds")
                 try:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
-from specdec_tui.backends.byte_fallback import REPLACEMENT, decode
+from specdec_tui.backends import in_time
+from specdec_tui.backends.byte_fallback import REPLACEMENT, decode, may_take_long
 from specdec_tui.backends.chat_template import Turn, apply_template
 from specdec_tui.backends.errors import panics_raise, plainly
 from specdec_tui.doors.characters import named, one_line
 
 _NAMED = 5  # tokens that a notice names
+
+Result = TypeVar("Result")
+
+
+def never() -> bool:
+    return False
 
 
 class IncrementalText:
@@ -101,11 +108,7 @@ class PromptTokenizer:
         return bool(self.tokenizer.chat_template)
 
     def encode(
-        self,
-        prompt: str,
-        history: Sequence[Turn] = (),
-        chat: bool = True,
-        cancelled: Callable[[], bool] = lambda: False,
+        self, prompt: str, history: Sequence[Turn] = (), chat: bool = True, cancelled: Callable[[], bool] = never
     ) -> Prompt:
         """Ids of a prompt and the exact text they stand for.
 
@@ -114,33 +117,61 @@ class PromptTokenizer:
         none (no second beginning-of-sequence token). Otherwise the text is the prompt alone, with
         the tokenizer's own special tokens: what `generate` is given. A prompt with no token at all
         becomes the one that begins (or ends) a sequence, since a model needs something to start from.
-        ValueError when the template refuses the conversation or the tokenizer the text; TemplateStopped
-        when it was `cancelled`.
+        ValueError when the template refuses the conversation or the tokenizer the text, or when one of
+        them takes too long; `in_time.Stopped`, with what was at work, when it was `cancelled`.
         """
-        typed = self._ids(prompt, add_special_tokens=False)
-        notices = self._typed_specials(typed)
+
+        def read(work: Callable[[], Result]) -> Result:
+            return self._in_time(work, "read this prompt", cancelled)
+
+        typed, notices = read(lambda: self._typed(prompt))
         if chat and self.has_chat_template:
             text, changed = self._apply_template(prompt, history, cancelled)
+            ids = read(lambda: self._ids(text, add_special_tokens=False))
             notices += changed
-            ids = self._ids(text, add_special_tokens=False)
         else:
-            ids = self._ids(prompt)
-            notices += self._added_specials(ids, typed)
-            text = self.decode(ids)
+            ids, text, added = read(lambda: self._plain(prompt, typed))
+            notices += added
         if not ids:
             first = self.tokenizer.bos_token_id
             first = self.tokenizer.eos_token_id if first is None else first
             ids = [0 if first is None else first]
-            text = self.decode(ids)
+            text = read(lambda: self.decode(ids))
         return Prompt(ids, text, tuple(notices))
 
-    def _ids(self, text: str, add_special_tokens: bool = True) -> list[int]:
+    def spell(self, work: Callable[[], Result], cancelled: Callable[[], bool] = never) -> Result:
+        """What `work()` makes of tokens by `decode`, `piece` and streams of this tokenizer.
+
+        ValueError, in one line, where the tokenizer fails over them or takes too long, Stopped once `cancelled`.
+        """
+        return self._in_time(work, "write the text of these tokens", cancelled, thread=may_take_long(self.tokenizer))
+
+    def _in_time(
+        self, work: Callable[[], Result], task: str, cancelled: Callable[[], bool], thread: bool = True
+    ) -> Result:
+        whose = f" of {self._name}" if self._name else ""
         try:
             with panics_raise():
-                return list(self.tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"])
+                return in_time.in_time(work, cancelled) if thread else work()
+        except in_time.Stopped:
+            raise in_time.Stopped("stopped while the tokenizer was at work") from None
+        except in_time.TooLong:
+            raise ValueError(f"the tokenizer{whose} does not {task} within {in_time.SECONDS} seconds") from None
         except Exception as error:  # the library raises bare exceptions, e.g. where no token stands for unknown words
-            whose = f" of {self._name}" if self._name else ""
-            raise ValueError(f"the tokenizer{whose} cannot read this prompt: {one_line(plainly(error))}") from error
+            raise ValueError(f"the tokenizer{whose} cannot {task}: {one_line(plainly(error))}") from error
+
+    def _ids(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return list(self.tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"])
+
+    def _typed(self, prompt: str) -> tuple[list[int], list[str]]:
+        """The ids of what was typed alone, and what must be known of them."""
+        typed = self._ids(prompt, add_special_tokens=False)
+        return typed, self._typed_specials(typed)
+
+    def _plain(self, prompt: str, typed: list[int]) -> tuple[list[int], str, list[str]]:
+        """Ids of a prompt with what the tokenizer adds, their text, and what must be known of it."""
+        ids = self._ids(prompt)
+        return ids, self.decode(ids), self._added_specials(ids, typed)
 
     def _apply_template(
         self, prompt: str, history: Sequence[Turn], cancelled: Callable[[], bool]

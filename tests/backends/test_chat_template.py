@@ -12,7 +12,7 @@ import pytest
 from tiny_transformers import CHAT_TEMPLATE, tiny_tokenizer
 
 from specdec_tui.backends import chat_template, template_process
-from specdec_tui.backends.chat_template import TemplateStopped
+from specdec_tui.backends.in_time import Stopped
 from specdec_tui.backends.tokenizer import PromptTokenizer
 
 EACH = "{% for m in messages %}[{{ m.role }}]"
@@ -134,7 +134,7 @@ def test_a_template_that_never_ends_stops_when_the_run_is_cancelled() -> None:
     cancelled = threading.Event()
     threading.Timer(0.5, cancelled.set).start()
     began = time.monotonic()
-    with pytest.raises(TemplateStopped):
+    with pytest.raises(Stopped):
         tokenizer("{{ 10 ** (10 ** 9) }}").encode("x", cancelled=cancelled.is_set)
     assert time.monotonic() - began < 5
 
