@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import ClassVar
 
 from rich.console import RenderableType
@@ -14,7 +13,6 @@ from textual.message import Message
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
-import specdec_tui
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.tui.app.drawer import Drawer
@@ -37,9 +35,10 @@ from specdec_tui.tui.app.recordings import (
 from specdec_tui.tui.app.run_line import RunLine
 from specdec_tui.tui.app.runs import Runs
 from specdec_tui.tui.app.stage import Stage
+from specdec_tui.tui.app.steps_out import StepsOut
 from specdec_tui.tui.app.stopping import Stopping
 from specdec_tui.tui.app.texts import Texts
-from specdec_tui.tui.app.themes import TOKEN_DEFAULTS, themes_for
+from specdec_tui.tui.app.themes import TOKEN_DEFAULTS, stylesheet, themes_for
 from specdec_tui.tui.app.views import Views
 from specdec_tui.tui.commands.footer import Footer
 from specdec_tui.tui.commands.header import Header, one_row
@@ -49,7 +48,6 @@ from specdec_tui.tui.commands.table import ANYWHERE, APP, bindings
 from specdec_tui.tui.figures.comparison import ComparisonTable
 from specdec_tui.tui.lines.compositor import SparingScreen
 from specdec_tui.tui.panes.arrangement import NARROW, WIDE
-from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.grid import PaneGrid
 from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.panes.strip import PaneStrip
@@ -68,13 +66,6 @@ class EngineReported(Message):
     """The mailbox of the engine's thread has something in it."""
 
 
-def _stylesheet() -> Path:
-    """In a wheel the stylesheet lies in the package, in a checkout beside it."""
-    package = Path(specdec_tui.__file__).parent
-    packaged = package / "app.tcss"
-    return packaged if packaged.exists() else package.parent / "app.tcss"
-
-
 class SpecdecApp(KeysInOrder, inherit_bindings=False):
     """Compares strategies live. All work on models happens in an `EngineThread`.
 
@@ -82,7 +73,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     of the screen in return is in `Front`.
     """
 
-    CSS_PATH = _stylesheet()
+    CSS_PATH = stylesheet()
     ENABLE_COMMAND_PALETTE = False
     ESCAPE_TO_MINIMIZE = False  # it is one of the steps out
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-medium"), (WIDE, "-wide")]
@@ -109,6 +100,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.stopping = Stopping(self.runs, self.say)
         self.views = Views(self.stage, self.say)
         self.drawer = Drawer()
+        self.steps_out = StepsOut(self.front, self.grid, self.inspection, self.drawer, self.racing)
         self._replay = replay
 
     # What is on the screen
@@ -330,23 +322,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.prompt_box.focus()
 
     def action_step_out(self) -> None:
-        """One step out of what is open, the innermost first. Dialogs and the prompt box do so themselves."""
-        for bar in self.query(FindBar):
-            bar.action_close()
-            return
-        if self.inspection.close():
-            return
-        if self.side_bar is not None:
-            self.drawer.close()
-        elif self.screen.maximized is not None:
-            self.front.minimise()
-        elif self.grid.focused is not None:
-            self.screen.set_focus(None)
-        elif self.racing.race is not None:
-            self.action_race()
-        else:
-            self.notices.clear()
-            self.front.show_clock()
+        self.steps_out.take()
 
     def action_next_pane(self, by: int) -> None:
         self.going_about.next(by)
@@ -417,14 +393,3 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     async def action_quit(self) -> None:
         self.exit(0)
-
-    def keep_unfinished(self) -> str:
-        """The app is left: nothing that is not finished is lost. Else says in one line what is, and why."""
-        if self.runs.run is not None:
-            return self.recordings.keep_unfinished(self.runs.run, self.runs.pair)
-        return ""
-
-    def keep_unsent(self) -> None:
-        """The app is left: so is what was not sent."""
-        if hasattr(self, "prompt_box"):  # it may not have got so far
-            self.texts.keep_unsent(self.prompt_box.text)

@@ -132,6 +132,11 @@ class Front:
     ) -> None:
         self._app.say(text, severity, timeout, holds)
 
+    def say_no_more(self) -> None:
+        """What was said is taken back."""
+        self._app.notices.clear()
+        self.show_clock()
+
     def post_message(self, message: Message) -> bool:
         return self._app.post_message(message)
 
@@ -226,8 +231,7 @@ class Front:
     def photograph(self) -> str:
         if self.dialog_is_open:
             return ""
-        self._app.notices.clear()
-        self.show_clock()
+        self.say_no_more()
         return self._app.export_screenshot(title="specdec-tui")
 
     def take_up(self, prompt: str) -> None:

@@ -56,9 +56,9 @@ def run_app(
 def _keep(app: SpecdecApp) -> None:
     """Nothing is lost that is not finished, not written or not sent; what cannot be kept is told in a line."""
     problems: list[str] = []
-    for keep in (app.keep_unfinished, app.keep_unsent):
+    for keep in (keep_unfinished, keep_unsent):
         try:
-            problems.append(keep() or "")
+            problems.append(keep(app))
         except Exception as error:  # of a folder, a disk: the other one may still be kept
             problems.append(one_line(error))
     engine = app.runs.engine
@@ -71,3 +71,17 @@ def _keep(app: SpecdecApp) -> None:
     for problem in dict.fromkeys(problems):
         if problem:
             output.complain(f"not kept: {problem}")
+
+
+def keep_unfinished(app: SpecdecApp) -> str:
+    """A run that is not finished is not lost with it. Else says in one line what is, and why."""
+    if app.runs.run is not None:
+        return app.recordings.keep_unfinished(app.runs.run, app.runs.pair)
+    return ""
+
+
+def keep_unsent(app: SpecdecApp) -> str:
+    """Nor is what was not sent."""
+    if hasattr(app, "prompt_box"):  # it may not have got so far
+        app.texts.keep_unsent(app.prompt_box.text)
+    return ""

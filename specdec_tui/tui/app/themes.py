@@ -1,4 +1,4 @@
-"""The app's themes. Each carries the token colours that stand for a token's fate.
+"""How the app looks: its style sheet, and its themes, which carry the colours that stand for a token's fate.
 
 The style sheet uses them as `$token-accepted` and so on. Style sheets are read before a theme is
 chosen, so an app that loads `app.tcss` returns TOKEN_DEFAULTS from `get_theme_variable_defaults`.
@@ -7,9 +7,11 @@ chosen, so an app that loads `app.tcss` returns TOKEN_DEFAULTS from `get_theme_v
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from textual.theme import Theme
 
+import specdec_tui
 from specdec_tui.tui.tokens.style import FEW_COLOURS
 
 _DARK = Theme(
@@ -181,3 +183,10 @@ _OF_SIXTEEN: tuple[Theme, ...] = (
 def themes_for(color_system: str | None) -> tuple[Theme, ...]:
     """The themes as a terminal can show them; `color_system`: what Rich found that it can (`Console.color_system`)."""
     return _OF_SIXTEEN if color_system in FEW_COLOURS else THEMES
+
+
+def stylesheet() -> Path:
+    """In a wheel it lies in the package, in a checkout beside it."""
+    package = Path(specdec_tui.__file__).parent
+    packaged = package / "app.tcss"
+    return packaged if packaged.exists() else package.parent / "app.tcss"

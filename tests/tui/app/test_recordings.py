@@ -26,6 +26,7 @@ from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.files import read_trace
 from specdec_tui.traces.format import Trace, new_header
 from specdec_tui.tui.app.app import SpecdecApp
+from specdec_tui.tui.app.program import keep_unfinished, keep_unsent
 from specdec_tui.tui.app.recordings import BaselineFound, Recordings, Replay, SummedUp, TraceRead
 from specdec_tui.tui.app.runs import Run
 from specdec_tui.tui.panes.pane import StrategyPane
@@ -498,7 +499,7 @@ async def test_a_run_under_way_when_the_app_is_left_is_kept() -> None:
         await ask(pilot, "long")
         engine.step(5)
         await until(pilot, lambda: app.grid.panes["target"].figures.rounds == 5)
-        app.keep_unfinished()
+        keep_unfinished(app)
         (path,) = await kept(pilot)
         assert read_trace(path).header.strategies["target"]["rounds"] == 5
         engine.step(10_000)
@@ -510,8 +511,8 @@ async def test_a_text_not_sent_when_the_app_is_left_is_an_earlier_prompt_next_ti
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot)
         app.prompt_box.insert("half a thou")
-    app.keep_unsent()
-    app.keep_unsent()
+    keep_unsent(app)
+    keep_unsent(app)
     following = make_app()
     async with following.run_test(size=SIZE) as pilot:
         await ready(pilot)
@@ -526,8 +527,8 @@ async def test_leaving_is_quiet_where_an_unsent_text_cannot_be_kept(tmp_path: Pa
         await ready(pilot)
         app.prompt_box.insert("half a thou")
     (tmp_path / "data").write_text("not a folder")
-    app.keep_unfinished()
-    make_app().keep_unfinished()  # one that never opened
+    keep_unfinished(app)
+    keep_unfinished(make_app())  # one that never opened
 
 
 async def test_a_run_that_broke_off_says_so_and_has_its_figures_everywhere(tmp_path: Path) -> None:
@@ -727,7 +728,7 @@ async def test_a_folder_that_takes_nothing_is_told_in_a_run_that_goes_on_and_whe
         await until(pilot, lambda: any("cannot keep the trace in" in said for said in toasts(app)))
         await until(pilot, lambda: app.grid.panes["speculative"].figures.rounds > 1)
         assert app.runs.running
-        problem = app.keep_unfinished()
+        problem = keep_unfinished(app)
         assert problem.startswith("cannot keep the trace in") and "\n" not in problem
         engine.step(10_000)
         await until(pilot, lambda: not app.runs.running)

@@ -1,0 +1,40 @@
+"""Out of what is open, one step at a time."""
+
+from __future__ import annotations
+
+from specdec_tui.tui.app.drawer import Drawer
+from specdec_tui.tui.app.front import Front
+from specdec_tui.tui.app.inspection import Inspection
+from specdec_tui.tui.app.racing import Racing
+from specdec_tui.tui.panes.find_bar import FindBar
+from specdec_tui.tui.panes.grid import PaneGrid
+
+
+class StepsOut:
+    """The innermost first: the search, the inspector, the side bar, a maximised pane, a pane, a race, what was said."""
+
+    def __init__(self, front: Front, grid: PaneGrid, inspection: Inspection, drawer: Drawer, racing: Racing) -> None:
+        self._front = front
+        self._grid = grid
+        self._inspection = inspection
+        self._drawer = drawer
+        self._racing = racing
+
+    def take(self) -> None:
+        """One of them. Dialogs and the prompt box do so themselves."""
+        screen = self._grid.screen
+        for bar in screen.query(FindBar):
+            bar.action_close()
+            return
+        if self._inspection.close():
+            return
+        if self._drawer.bar is not None:
+            self._drawer.close()
+        elif screen.maximized is not None:
+            self._front.minimise()
+        elif self._grid.focused is not None:
+            self._front.leave_panes()
+        elif self._racing.race is not None:
+            self._racing.toggle(None)
+        else:
+            self._front.say_no_more()
