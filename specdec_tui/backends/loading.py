@@ -20,7 +20,7 @@ from specdec_tui.backends.lean_model import LeanModel, agrees, fits, why_not
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.backends.presets import ModelSpec, resolve
 from specdec_tui.backends.quiet import Heart, between_compilations, quiet
-from specdec_tui.backends.tokenizer import PromptTokenizer
+from specdec_tui.backends.tokenizer import PromptTokenizer, chance_of
 from specdec_tui.backends.weights import check_quantization, info_of, load_weights, resolve_dtype
 from specdec_tui.settings import ModelChoice
 
@@ -98,6 +98,11 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
         with _named(model.spec.name):
             progress(Progress(f"Loading {model.spec.name}", (index + 0.1) / len(models)))
             weights, caveats = load_weights(model, dtype, place)
+            if index == 0 and (chance := chance_of(model.tokenizer)):
+                caveats += (
+                    f"{model.spec.name}: its tokenizer has {chance}: the same prompt becomes other tokens each time, "
+                    "as it does for generate.",
+                )
             refuse_what_looks_ahead(model.spec.name, weights)
             progress(
                 Progress(

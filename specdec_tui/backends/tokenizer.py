@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
@@ -127,8 +128,8 @@ class PromptTokenizer:
         typed, notices = read(lambda: self._typed(prompt))
         if chat and self.has_chat_template:
             text, changed = self._apply_template(prompt, history, cancelled)
-            ids = read(lambda: self._ids(text, add_special_tokens=False))
-            notices += changed
+            ids, lost = read(lambda: self._templated(text))
+            notices += [*changed, *lost]
         else:
             ids, text, added = read(lambda: self._plain(prompt, typed))
             notices += added
@@ -164,14 +165,22 @@ class PromptTokenizer:
         return list(self.tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"])
 
     def _typed(self, prompt: str) -> tuple[list[int], list[str]]:
-        """The ids of what was typed alone, and what must be known of them."""
+        """The ids of what was typed alone, and what must be known of them. ValueError where they hold nothing of it."""
         typed = self._ids(prompt, add_special_tokens=False)
-        return typed, self._typed_specials(typed)
+        stands_for_any = set() if str(self.tokenizer.unk_token) in prompt else {self.tokenizer.unk_token_id}
+        known = [token for token in typed if token not in stands_for_any]
+        if _bare(prompt) and not _bare(self.decode(known)):
+            raise ValueError("it leaves nothing of it")
+        return typed, self._typed_specials(known)
+
+    def _templated(self, text: str) -> tuple[list[int], list[str]]:
+        ids = self._ids(text, add_special_tokens=False)
+        return ids, _lost(text, self.decode(ids))
 
     def _plain(self, prompt: str, typed: list[int]) -> tuple[list[int], str, list[str]]:
         """Ids of a prompt with what the tokenizer adds, their text, and what must be known of it."""
         ids = self._ids(prompt)
-        return ids, self.decode(ids), self._added_specials(ids, typed)
+        return ids, self.decode(ids), [*_lost(prompt, self.decode(typed)), *self._added_specials(ids, typed)]
 
     def _apply_template(
         self, prompt: str, history: Sequence[Turn], cancelled: Callable[[], bool]
@@ -225,3 +234,29 @@ class PromptTokenizer:
     def stream(self) -> IncrementalText:
         """Text for a new sequence of ids."""
         return IncrementalText(self.tokenizer)
+
+
+def chance_of(tokenizer: PreTrainedTokenizerBase) -> str:
+    """What makes a tokenizer read the same text in another way each time; empty where nothing does."""
+    dropout = getattr(getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None), "dropout", None)
+    if dropout:
+        return f"BPE dropout {dropout:.3g}"
+    return "subword sampling" if (getattr(tokenizer, "sp_model_kwargs", None) or {}).get("enable_sampling") else ""
+
+
+def _lost(given: str, read: str) -> list[str]:
+    """A notice where ids do not stand for the text that was given. Spaces are left to the tokenizer."""
+    before, after = _bare(given), _bare(read)
+    if before == after:
+        return []
+    dropped = Counter(before) - Counter(after)
+    if dropped and not Counter(after) - Counter(before):
+        what = f"drops {dropped.total():,} of the text's {len(before):,} characters (spaces not counted)"
+    else:
+        what = "changes the text"
+    return [f"the tokenizer {what}, as it does for generate: the tokens show what the model was given"]
+
+
+def _bare(text: str) -> str:
+    """A text without white space, and without a difference between two spellings of a character."""
+    return "".join(unicodedata.normalize("NFC", text).split())

@@ -10,7 +10,8 @@ import json
 import os
 import struct
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 
@@ -18,14 +19,21 @@ from specdec_tui.backends.small_files import LFS_CURE, FileProblem, is_lfs_point
 
 SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")
 _MOST_HEADER = 100 << 20  # the format's own bound
+_WHOLE = {"BOOL": "bool"} | {
+    f"{sign}{bits}": f"{kind}{bits}" for sign, kind in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What weight files hold together: names of tensors and how many weights. None where only loading would tell."""
+    """What weight files hold together: names of tensors and how many weights. None where only loading would tell.
+
+    `whole`: the types (int8, bool, …) of the tensors whose numbers have no fractions.
+    """
 
     tensors: frozenset[str] | None
     parameters: int | None
+    whole: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def names_of(folder: Path) -> tuple[str, ...] | None:
@@ -57,6 +65,7 @@ def _shards(index: Path) -> tuple[str, ...]:
 def check_weights(folder: Path, names: tuple[str, ...]) -> Contents:
     """Look into every weight file's header; FileProblem, led by the file's name, for one that cannot be whole."""
     tensors: set[str] | None = set()
+    whole: dict[str, str] = {}
     parameters = 0
     for name in names:
         try:
@@ -65,15 +74,16 @@ def check_weights(folder: Path, names: tuple[str, ...]) -> Contents:
                 tensors = None
                 continue
             inside, elements = _safetensors(folder / name)
+            whole |= {tensor: _WHOLE[kind] for tensor, kind in inside.items() if kind in _WHOLE}
         except FileProblem as problem:
             raise FileProblem(f"{name} {problem}") from None
-        tensors = None if tensors is None else tensors | inside
+        tensors = None if tensors is None else tensors | inside.keys()
         parameters += elements
-    return Contents(None, None) if tensors is None else Contents(frozenset(tensors), parameters)
+    return Contents(None, None) if tensors is None else Contents(frozenset(tensors), parameters, whole)
 
 
-def _safetensors(path: Path) -> tuple[set[str], int]:
-    """Tensors' names, and all their elements, in a safetensors file (a length, a header in JSON, the data)."""
+def _safetensors(path: Path) -> tuple[dict[str, str], int]:
+    """Tensors' names and types, and all their elements, in a safetensors file (a length, a header, the data)."""
     with opened(path) as (file, size):
         start = file.read(64)
         if is_lfs_pointer(start):
@@ -91,13 +101,14 @@ def _safetensors(path: Path) -> tuple[set[str], int]:
         entries = {name: entry for name, entry in json.loads(header).items() if name != "__metadata__"}
         end = 8 + length + max((entry["data_offsets"][1] for entry in entries.values()), default=0)
         elements = sum(prod(entry["shape"]) for entry in entries.values())
+        kinds = {name: str(entry["dtype"]) for name, entry in entries.items()}
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         raise FileProblem("has a damaged header: download it again") from None
     if end > size:
         raise FileProblem(f"is cut off ({size:,} of {end:,} bytes are there): download it again")
     if end < size:
         raise FileProblem(f"is damaged (it has {size:,} bytes where its header tells of {end:,}): download it again")
-    return set(entries), int(elements)
+    return kinds, int(elements)
 
 
 def _check_pickled(path: Path) -> None:

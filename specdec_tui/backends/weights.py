@@ -6,6 +6,7 @@ import logging
 import pickle
 import re
 import struct
+import zipfile
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
@@ -22,6 +23,7 @@ from specdec_tui.backends.generation_fields import not_applied, not_applied_of_g
 from specdec_tui.backends.gguf_header import read_header
 from specdec_tui.backends.memory import Placement
 from specdec_tui.backends.pair import LoadError, ModelInfo
+from specdec_tui.backends.weight_files import names_of
 from specdec_tui.doors.characters import named
 
 _NAMED = 3  # tensors that a message names
@@ -119,10 +121,16 @@ def load_weights(
             "they do not belong together."
         )
     unused = sorted({*found["unexpected_keys"], *_passed_over(model, loaded)})
-    if unused:
-        return loaded, (f"{name}: its config does not use {_some(unused)} of its files.",)
-    more = 0 if model.location.gguf_file is None else _left_in_gguf(model, loaded)
-    return loaded, (f"{name}: its config does not use {more:,} of the file's weights.",) if more > 0 else ()
+    told = [f"{name}: its config does not use {_some(unused)} of its files."] if unused else []
+    if not unused and model.location.gguf_file is not None and (more := _left_in_gguf(model, loaded)) > 0:
+        told.append(f"{name}: its config does not use {more:,} of the file's weights.")
+    if whole := _whole(model, loaded, unused):
+        kinds, them = " and ".join(sorted(set(whole.values()))), "it is" if len(whole) == 1 else "they are"
+        told.append(
+            f"{name}: its files hold {_some(sorted(whole))} as {kinds}, and no quantization config says what that "
+            f"means: used as weights as {them}."
+        )
+    return loaded, tuple(told)
 
 
 # Masks and tables of rotations that old files carry: transformers makes them anew, and nothing is lost.
@@ -138,6 +146,30 @@ def _passed_over(model: ModelDescription, loaded: PreTrainedModel) -> list[str]:
     left = [name for name in names if any(pattern.search(name) for pattern in patterns) and not _TABLES.search(name)]
     held = loaded.state_dict().keys() if left else ()
     return [name for name in left if not {name, f"{loaded.base_model_prefix}.{name}"} & set(held)]
+
+
+def _whole(model: ModelDescription, loaded: PreTrainedModel, unused: Sequence[str]) -> dict[str, str]:
+    """Tensors that became weights though their files hold no fractions for them, and no config says what they mean."""
+    if getattr(model.config, "quantization_config", None) is not None:
+        return {}
+    counts = {name for name, buffer in loaded.named_buffers() if not buffer.is_floating_point()}
+    left_out = {*unused, *counts, *(f"{loaded.base_model_prefix}.{name}" for name in counts)}
+    contents = hub.contents_of(model.location)
+    stored = _whole_of_pickles(model.location) if contents.tensors is None else contents.whole
+    return {name: kind for name, kind in stored.items() if name not in left_out and not _TABLES.search(name)}
+
+
+def _whole_of_pickles(location: hub.Location) -> dict[str, str]:
+    """The same of files in torch's format, of which only an opened one tells; older kinds are not read twice."""
+    found: dict[str, str] = {}
+    for name in names_of(location.folder) or ():
+        path = location.folder / name
+        if zipfile.is_zipfile(path):
+            tensors = torch.load(path, map_location="meta", weights_only=True, mmap=True)
+            kinds = {key: tensor.dtype for key, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
+            whole = {key: kind for key, kind in kinds.items() if not (kind.is_floating_point or kind.is_complex)}
+            found |= {key: str(kind).removeprefix("torch.") for key, kind in whole.items()}
+    return found
 
 
 def _left_in_gguf(model: ModelDescription, loaded: PreTrainedModel) -> int:

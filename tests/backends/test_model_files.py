@@ -274,3 +274,48 @@ def test_what_native_code_says_of_a_file_does_not_reach_the_terminal(
         assert json.loads(said)["summary"]
     else:
         assert str(folder) in said
+
+
+def test_a_tokenizer_that_reads_at_random_is_told_with_every_run(save_model: Any) -> None:
+    folder = save_model("target")
+    table = json.loads((folder / "tokenizer.json").read_text())
+    table["model"]["dropout"] = 0.9
+    (folder / "tokenizer.json").write_text(json.dumps(table))
+    engine = LocalEngine()
+    info = engine.load(ModelChoice(target=str(folder), drafter=str(folder), device="cpu"), lambda progress: None)
+    said = (
+        f"{folder}: its tokenizer has BPE dropout 0.9: the same prompt becomes other tokens each time, as it does for "
+        "generate."
+    )
+    assert info.target.caveats == (said,) and info.notes.count(said) == 1
+    steps = [e for e in engine.run("the cat", Settings(max_new_tokens=2), lambda: False) if isinstance(e, Step)]
+    assert Notice(said) in [step.record for step in steps if step.strategy == "target"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    assert len({tuple(tokenizer("the cat sat on the mat")["input_ids"]) for _ in range(20)}) > 1
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_whole_numbers_that_are_used_as_weights_are_counted_named_and_told(save_model: Any, pickled: bool) -> None:
+    folder = save_model("target", "gpt2", tie_word_embeddings=False)
+    tensors = load_file(folder / "model.safetensors")
+    head, norm = "lm_head.weight", "transformer.ln_f.weight"
+
+    def save(changed: dict[str, torch.Tensor]) -> None:
+        if pickled:
+            (folder / "model.safetensors").unlink(missing_ok=True)
+            torch.save(tensors | changed, folder / "pytorch_model.bin")
+        else:
+            save_file(tensors | changed, folder / "model.safetensors", metadata={"format": "pt"})
+
+    save({"transformer.h.0.attn.bias": torch.ones(1, 1, 128, 128, dtype=torch.bool)})
+    assert load(folder).info.target.caveats == ()
+    save({head: tensors[head].to(torch.int8)})
+    (said,) = load(folder).info.target.caveats
+    meaning = "and no quantization config says what that means: used as weights as"
+    assert said == f"{folder}: its files hold 1 tensor (lm_head.weight) as int8, {meaning} it is."
+    save({head: tensors[head] > 0, norm: tensors[norm].to(torch.int32)})
+    (said,) = load(folder).info.target.caveats
+    assert said == (
+        f"{folder}: its files hold 2 tensors (lm_head.weight, transformer.ln_f.weight) as bool and int32, "
+        f"{meaning} they are."
+    )
