@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 IDEA = (
-    "A language model writes one token per pass, and a pass of a big model is slow because all its weights are read. "
+    "A language model writes one token per pass, and a pass of a big one is slow: it reads all its weights. "
     "So a small model, the drafter, guesses the next γ tokens, and the big one, the target, checks them in one pass. "
-    "Guesses that it would have written itself are kept, the first that it would not is replaced, the rest is dropped: "
+    "Guesses it would have written itself are kept, the first that it would not is replaced, the rest is dropped: "
     "the text is exactly the target's. "
-    "How much faster that is depends on how many guesses are kept and on what guessing and checking cost, "
-    "and that is what the panes compare."
+    "How much faster that is depends on how many are kept and on what guessing and checking cost: the panes compare it."
 )
 """Speculative decoding in four sentences."""
 
@@ -17,7 +16,7 @@ FIGURES = {
     "α": "acceptance rate: accepted drafts of those judged",
     "τ": "new tokens per target pass: at most γ + 1",
     "c": "time of a draft in plain target steps",
-    "v": "time of a full round's target pass in plain target steps: 1 where checking γ tokens costs no more than one",
+    "v": "time of a full round's target pass in plain target steps; ideal: 1",
 }
 """The letters of the panes. Their formulas are in `decoding/figures.py`."""
 

@@ -34,35 +34,44 @@ _ROUND = (
 )
 _LEAST_WIDTH = 24
 _WIDEST = 96
+_ROWS_FOR_BLANKS = 28
 
 
-def help_text(width: int = 80) -> Content:
-    """The whole help as lines of at most `width` cells; what does not fit goes on under its own column."""
-    lines = [*_about(width), Content("")]
+def help_text(width: int = 80, rows: int = 50) -> Content:
+    """The whole help as lines of at most `width` cells; what does not fit goes on under its own column.
+
+    Idea, letters and fates stand close together where `rows` are few: they are the first page of 80×24.
+    """
+    lines = [*_about(width, [Content("")] * (rows >= _ROWS_FOR_BLANKS)), Content(""), *_round(width), Content("")]
     for scope, title in _SCOPES.items():
         keys = [(" ".join(key_names(c)), c.help) for c in COMMANDS if c.scope == scope and c.keys]
         lines += [_title(title), *_table(keys, width), Content("")]
     lines.append(_title("Settings: ctrl+p, then a name and a value"))
-    rows = [
+    settings = [
         (field.metadata.get("palette", flag_of(name)), f"{field.metadata['help']}: {field.metadata['kind'].allowed}")
         for name, field in FIELDS.items()
     ]
-    return Content("\n").join([*lines, *_table(rows, width)])
+    return Content("\n").join([*lines, *_table(settings, width)])
 
 
-def _about(width: int) -> list[Content]:
-    """The first page: the idea, one round of it, the letters, the fates."""
+def _about(width: int, between: list[Content]) -> list[Content]:
+    """The idea, the letters, the fates."""
     lines = [_title("What this is about"), *(Content("  " + line) for line in wrap(IDEA, max(_LEAST_WIDTH, width - 2)))]
-    lines.append(Content(""))
+    lines += [*between, _title("Letters"), *_table(FIGURES.items(), width)]
+    lines += [*between, _title("What becomes of a token")]
+    for fate, (glyph, meaning) in FATES.items():
+        lines += _hanging((f"{glyph} {fate}", f"$token-{fate}"), 12, meaning, width)
+    return lines
+
+
+def _round(width: int) -> list[Content]:
+    """One round of it."""
+    lines = [_title("A round")]
     for who, tokens in _ROUND:
         parts: list[str | tuple[str, str]] = [(f"  {who:<20}" if width >= 64 else f"  {who}:\n    ", "$text-muted")]
         for fate, word in tokens:
             parts += [(f"{FATES[fate][0]} {word}", f"$token-{fate}"), "  "]
         lines += Content.assemble(*parts).split("\n")
-    lines += [Content(""), _title("Letters"), *_table(FIGURES.items(), width)]
-    lines += [Content(""), _title("What becomes of a token")]
-    for fate, (glyph, meaning) in FATES.items():
-        lines += _hanging((f"{glyph} {fate}", f"$token-{fate}"), 12, meaning, width)
     return lines
 
 
@@ -87,7 +96,7 @@ class HelpText(Static):
     """The help in the width there is."""
 
     def on_resize(self, event: events.Resize) -> None:
-        self.update(help_text(min(event.size.width, _WIDEST)))
+        self.update(help_text(min(event.size.width, _WIDEST), self.app.size.height))
 
 
 class HelpScreen(Dialog[None]):

@@ -31,13 +31,28 @@ def test_the_first_page_tells_the_idea_the_letters_and_the_fates() -> None:
 @pytest.mark.parametrize("width", [50, 96])
 def test_words_stand_beside_their_column_in_every_line(width: int) -> None:
     lines, column, goes_on = help_text(width).plain.split("\n"), 0, 0
-    for line in lines[next(n for n, line in enumerate(lines) if line == "Letters") :]:
+    letters, example, keys = (lines.index(title) for title in ("Letters", "A round", "In the prompt box"))
+    for line in lines[letters:example] + lines[keys:]:
         if head := re.match(r"  (\S+( \S+)*)\s{2,}(?=\S)", line):
             column = head.end()
         elif line.startswith("   "):
             assert len(line) - len(line.lstrip()) == column, line
             goes_on += 1
     assert goes_on
+
+
+async def test_at_80_by_24_the_idea_the_letters_and_the_fates_are_in_sight_at_once() -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("f1")
+        await pilot.pause()
+        box, text = app.screen.query_one("#help"), app.screen.query_one(HelpText)
+        in_sight = painted(text)[: box.scrollable_content_region.height]
+        seen = " ".join(" ".join(in_sight).split())
+        assert IDEA in seen
+        for word, meaning in [*FIGURES.items(), *((f"{glyph} {fate}", told) for fate, (glyph, told) in FATES.items())]:
+            assert f"{word} {meaning}" in seen
+        assert box.scroll_y == 0 and box.max_scroll_y > 0
 
 
 @pytest.mark.parametrize("size", [(60, 18), (80, 24), (200, 60)])
