@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from rich.cells import cell_len
 from textual import events
@@ -97,16 +98,22 @@ class ComparisonTable(Static):
 def ranked(rows: Sequence[Row], baseline: RunFigures | None) -> list[Entry]:
     """Every row against the baseline.
 
-    The fastest is the best if it may be called faster; where it may not, no slower one is in its place.
+    The fastest is the best if it may be called faster; where it may not, no slower one is in its place, nor where
+    one with a disturbed clock may be faster.
     """
     found = [None if name == "target" else standing(figures, baseline) for name, figures, _ in rows]
-    clear = [one for row, one in zip(rows, found, strict=True) if row[0] != "drafter" and one and not one.is_disturbed]
-    best = max(clear, key=lambda one: one.ratio, default=None)
+    rivals = [one for row, one in zip(rows, found, strict=True) if row[0] != "drafter" and one]
+    best = max(rivals, key=_may_be, default=None)
     starred = best if best is not None and best.verdict is Verdict.FASTER else None
     return [
         Entry(*row, baseline, one, _costs(*row[:2], baseline), one is not None and one is starred)
         for row, one in zip(rows, found, strict=True)
     ]
+
+
+def _may_be(found: Standing) -> float:
+    """The highest speedup that it may have."""
+    return inf if found.is_disturbed and found.high is None else found.range[1]
 
 
 def _costs(strategy: str, figures: RunFigures, baseline: RunFigures | None) -> Costs:
