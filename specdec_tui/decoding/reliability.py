@@ -80,12 +80,15 @@ def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | N
     reason = _disagreement(ratio, most, plain, wide, clock)
     if not reason and clock is None:
         return Reliability("short", _too_little(run, baseline))
-    if not reason and plain is None and (run.is_alone or baseline.is_of_another_time):
+    is_blind = plain is None and (run.is_alone or baseline.is_of_another_time)
+    if not reason and is_blind:
         return Reliability("unchecked", _UNCHECKED)
     spread = 1.0 if clock is None else 1 + clock.uncertainty
     values = [ratio / spread, ratio * spread]
     if reason:
         values += [ratio * found.ratio for found in (plain, wide) if found and (found is plain or found.ratio < 1)]
+    if is_blind and most is not None and not (wide and wide.ratio < 1):  # this machine may have been the slower one
+        values.append(most)
     if most is not None:  # more than its tokens allow, no repeat can reach
         values = [min(value, most) for value in values]
     if not reason:

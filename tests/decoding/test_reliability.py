@@ -136,6 +136,22 @@ def test_a_baseline_of_another_time_asks_for_one_token_passes_too() -> None:
     assert judged(drafting("lookup"), earlier).is_steady
 
 
+@pytest.mark.parametrize("alone", [True, False], ids=["sequential", "earlier baseline"])
+def test_where_nothing_tells_how_much_slower_its_machine_was_the_interval_reaches_what_its_tokens_allow(
+    alone: bool,
+) -> None:
+    """As it was seen: 0.2–0.4× at τ 3.37 against a target of a minute before, where a repeat gave 1.46×."""
+    baseline = target()
+    baseline.is_of_another_time = not alone
+    slow = drafting(
+        "speculative", share=1.0, acceptance=0.8, draft=0.005, slow=lambda place: 4 + 4 * (place > 60), alone=alone
+    )
+    found, quick = judged(slow, baseline), speedup(target(), drafting("speculative", share=1.0, acceptance=0.8))
+    assert found.word == "disturbed" and "pace changed" in found.reason
+    assert found.low is not None and found.high is not None and quick is not None
+    assert found.low < 0.5 < quick <= found.high == pytest.approx((slow.new_tokens - 1) / slow.rounds, rel=0.05)
+
+
 def test_a_slower_machine_is_told_as_well_and_the_interval_reaches_the_better_figure() -> None:
     found = judged(drafting(step=0.05), target())
     assert found.word == "disturbed"
