@@ -115,6 +115,12 @@ CHECKS: dict[str, dict[str, tuple[str, ...]]] = {
     "generation config: what is not applied is told": {
         "backends/test_generation_fields.py": ("test_a_load_says_which_fields_are_not_applied_and_every_run_keeps_it",),
     },
+    "ends: where a text ends elsewhere than that of generate is told": {
+        "backends/test_end_tokens.py": (
+            "test_a_text_ends_where_generate_ends_it",
+            "test_what_ends_a_text_only_here_is_named_and_every_run_keeps_it",
+        ),
+    },
     "code: none of a model's runs": {
         "backends/test_model_files.py": (
             "test_a_config_does_not_choose_the_code",

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from specdec_tui.backends import compatibility, hub, memory
 from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
 from specdec_tui.backends.causal_probe import refuse_what_looks_ahead
 from specdec_tui.backends.description import ModelDescription, describe
+from specdec_tui.backends.end_tokens import end_ids, ends_elsewhere
 from specdec_tui.backends.errors import first_line, is_out_of_memory, panics_raise, plainly
 from specdec_tui.backends.lean_model import LeanModel, agrees, fits, why_not
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
@@ -23,9 +24,6 @@ from specdec_tui.backends.quiet import Heart, between_compilations, quiet
 from specdec_tui.backends.tokenizer import PromptTokenizer, chance_of
 from specdec_tui.backends.weights import check_quantization, info_of, load_weights, resolve_dtype
 from specdec_tui.settings import ModelChoice
-
-# Tokens that end a turn in a chat template although some models' configs do not name them.
-_TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>")
 
 _TRIAL = 40  # tokens
 _NO_MEMORY = "Not enough memory:"
@@ -89,7 +87,7 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
     notes += [place.note for place in places if place.note]
 
     loaded: list[TransformersModel | LeanModel] = []
-    ends: list[frozenset[int]] = []
+    ends: frozenset[int] = frozenset()
     infos: list[ModelInfo] = []
     models = [_with_weights(model, progress) for model in models]
     for model, need in zip(models, needs, strict=True):
@@ -111,14 +109,17 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
                 )
             )
             context = context_length_of(weights.config.get_text_config(decoder=True))
-            info = info_of(model, weights, need.parameters, context, caveats)
+            if index == 0:
+                ends, told = end_ids(model.spec.name, weights, target.tokenizer)
+            else:
+                told = ends_elsewhere(model.spec.name, weights, ends)
+            info = info_of(model, weights, need.parameters, context, (*caveats, *told))
             again = partial(_load_again, model, dtype, place)
             runnable, note = _runnable(weights, again, model.spec.name, heart)
             notes += [note] if note else []
             loaded.append(runnable)
             infos.append(_as_held(info, runnable))
             notes += info.notices
-            ends.append(end_ids(model.spec.name, weights, target.tokenizer))
     progress(Progress("Ready", 1.0))
 
     tokenizer = PromptTokenizer(target.tokenizer, target.spec.name)
@@ -128,7 +129,7 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
         target=loaded[0],
         drafter=loaded[1] if len(loaded) == 2 else None,
         tokenizer=tokenizer,
-        end_ids=ends[0],
+        end_ids=ends,
         shared_ids=None if mask is None else mask.to(loaded[0].device),
         info=PairInfo(infos[0], drafter_info, tokenizer.has_chat_template, tuple(notes)),
     )
@@ -211,26 +212,3 @@ def _refuse_other_weights(model: ModelDescription, need: memory.Estimate) -> Non
             f"{model.spec.name}: its config describes {need.parameters:,} weights, but its weight files hold {held:,}: "
             "they do not belong together."
         )
-
-
-def end_ids(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """All ids that end a text: of the generation config, config and tokenizer, and of the template's turns.
-
-    LoadError, naming the place, where one of them is no id.
-    """
-    found: set[int] = set()
-    places = ("generation config", model.generation_config), ("config", model.config.get_text_config(decoder=True))
-    for place, source in (*places, ("tokenizer", tokenizer)):
-        value = getattr(source, "eos_token_id", None)
-        ids = value if isinstance(value, list | tuple) else [value]
-        if not all(id is None or type(id) is int for id in ids):
-            raise LoadError(
-                f"{name}: eos_token_id in its {place} must be a whole number or a list of them, not {value!r:.60}."
-            )
-        found |= {id for id in ids if id is not None}
-    template = tokenizer.chat_template
-    if template:
-        text = "".join(template.values()) if isinstance(template, dict) else template
-        vocabulary = tokenizer.get_vocab()
-        found |= {vocabulary[token] for token in _TURN_ENDS if token in text and token in vocabulary}
-    return frozenset(found)

@@ -140,7 +140,7 @@ def test_a_load_says_which_fields_are_not_applied_and_every_run_keeps_it(save_mo
     for strategy, model in (("target", info.target), ("lookup", info.target), ("drafter", info.drafter)):
         records = [step.record for step in steps if step.strategy == strategy]
         assert isinstance(records[0], RunStarted) and model is not None
-        assert records[1] == Notice(model.not_applied)
+        assert Notice(model.not_applied) in records
 
 
 def test_a_model_that_asks_for_nothing_has_no_notice(save_model: Any) -> None:

@@ -73,20 +73,6 @@ def test_nothing_is_printed_while_models_load(save_model: Any, capfd: pytest.Cap
     assert capfd.readouterr() == ("", "")
 
 
-def test_all_end_tokens_are_found_wherever_they_are_named(save_model: Any) -> None:
-    folder = save_model("target")
-    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 9]}))
-    change_config(folder, eos_token_id=11)
-    # </s> of the tokenizer, <|im_end|> of the chat template
-    assert load(folder).end_ids == {7, 9, 11, 1, 3}
-
-
-def test_a_model_without_a_chat_template_ends_no_turns(save_model: Any) -> None:
-    pair = load(save_model("target", tokenizer=tiny_tokenizer(chat_template=None)))
-    assert not pair.info.chat_template
-    assert pair.end_ids == {1}
-
-
 def test_ids_of_one_side_are_masked_in_the_targets_vocabulary(save_model: Any) -> None:
     pair = load(save_model("target", vocab_size=384), save_model("drafter", tokenizer=tiny_tokenizer("<tool>")))
     assert pair.shared_ids is not None and pair.shared_ids.shape == (384,)

@@ -102,9 +102,10 @@ def test_a_context_without_room_for_an_answer_is_refused(save_model: Any) -> Non
 
 
 def test_weights_of_a_gguf_file_that_are_not_used_are_counted(tmp_path: Path, tokens: Path) -> None:
-    write_tiny_gguf(tmp_path / "tiny.gguf", tokens)
+    write_tiny_gguf(tmp_path / "tiny.gguf", tokens, end=3)
     assert load(tmp_path / "tiny.gguf").info.target.caveats == ()
-    write_tiny_gguf(tmp_path / "tiny.gguf", tokens, more={"blk.0.attn_q.bias": (32,), "blk.7.ffn_up.weight": (32, 32)})
+    more = {"blk.0.attn_q.bias": (32,), "blk.7.ffn_up.weight": (32, 32)}
+    write_tiny_gguf(tmp_path / "tiny.gguf", tokens, more=more, end=3)
     (caveat,) = load(tmp_path / "tiny.gguf").info.target.caveats
     assert caveat.endswith("its config does not use 1,056 of the file's weights.")
 

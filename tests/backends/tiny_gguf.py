@@ -17,6 +17,7 @@ def write_tiny_gguf(
     tokens: list[str] | None = None,
     more: Mapping[str, tuple[int, ...]] | None = None,
     numbers: Mapping[str, float] | None = None,
+    end: int | None = 2,
 ) -> dict[str, np.ndarray]:
     """A Llama of one layer and width 32 with 4-bit weights, `more` tensors and `numbers` of metadata.
 
@@ -38,7 +39,8 @@ def write_tiny_gguf(
     writer.add_token_list(tokens or sorted(vocabulary, key=vocabulary.__getitem__))
     writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]])
     writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
+    if end is not None:
+        writer.add_eos_token_id(end)
     writer.add_pad_token_id(2)
     writer.add_chat_template((tokenizer_folder / "chat_template.jinja").read_text(encoding="utf-8"))
     for key, value in (numbers or {}).items():

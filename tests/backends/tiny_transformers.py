@@ -95,7 +95,7 @@ def tiny_model(kind: str, **overrides: Any) -> PreTrainedModel:
     # Deep: a config writes into the dictionaries that it is given.
     values = deepcopy(values | overrides)
     config = getattr(transformers, name)(
-        **{"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "tie_word_embeddings": False} | values
+        **{"bos_token_id": 0, "eos_token_id": [1, 3], "pad_token_id": 1, "tie_word_embeddings": False} | values
     )
     torch.manual_seed(1)
     model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
