@@ -40,6 +40,9 @@ class Ids:
     def decode(self, ids: Any, skip_special_tokens: bool = False) -> str:
         return ""
 
+    def spell(self, work: Any, cancelled: Any) -> Any:
+        return work()
+
     def piece(self, token: int) -> str:
         return ""
 

@@ -31,6 +31,9 @@ class Words:
     def decode(self, ids: list[int], skip_special_tokens: bool = False) -> str:
         return ""
 
+    def spell(self, work: Any, cancelled: Any) -> Any:
+        return work()
+
     def stream(self) -> Words:
         return self
 
