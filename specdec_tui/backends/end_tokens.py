@@ -30,7 +30,7 @@ def end_ids(
     turns = _turn_ends(tokenizer)
     notes = []
     if more := turns - used:
-        notes.append(f"{name}: its texts end at {_listed(more, tokenizer)} too, as its chat turns do; generate goes on.")
+        notes.append(f"{name}: its texts end at {_listed(more, tokenizer)} too, as chat turns do; generate goes on.")
     if passed := named_elsewhere - used - turns:
         notes.append(
             f"{name}: its texts go on after {_listed(passed, tokenizer)}, as those of generate do: "

@@ -88,7 +88,7 @@ def test_what_ends_a_text_only_here_is_named_and_every_run_keeps_it(save_model: 
     info = engine.load(ModelChoice(target=str(folder), device="cpu"), lambda progress: None)
     assert load(folder).end_ids == {7, 9, 3}
     assert info.target.caveats == (
-        f"{folder}: its texts end at token 3 (<|im_end|>) too, as its chat turns do; generate goes on.",
+        f"{folder}: its texts end at token 3 (<|im_end|>) too, as chat turns do; generate goes on.",
         f"{folder}: its texts go on after token 1 (</s>), as those of generate do: "
         "its config or tokenizer calls it an end, its generation config does not.",
     )
