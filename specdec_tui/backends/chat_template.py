@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from specdec_tui.backends import template_process
-from specdec_tui.backends.in_time import Stopped
+from specdec_tui.backends.in_time import Stopped, TooLong, in_time
 from specdec_tui.doors.characters import one_line
 
 Turn = tuple[str, str]
@@ -22,7 +21,6 @@ Turn = tuple[str, str]
 
 SECONDS = 10
 _ROOM = 1_000_000  # characters that a template may add to four times the conversation
-_GLANCE = 0.05  # seconds between two looks at whether it was cancelled
 _OTHER_PROMPTS = ("\N{REFERENCE MARK}", "\N{ASTERISM}")  # that nobody writes, and no template either
 _CHANGED = "the chat template changes the prompt's text: the tokens show what the model was given"
 _FORGETS = "the chat template leaves out the earlier turns of the conversation"
@@ -127,7 +125,6 @@ def _ask(question: str, cancelled: Callable[[], bool]) -> list[dict[str, str]]:
     """The answer of a template process, which never outlives the question."""
     # -P: no module of the folder that the app was started in.
     command = [sys.executable, "-P", str(Path(template_process.__file__))]
-    deadline = time.monotonic() + SECONDS
     try:
         process = subprocess.Popen(
             command,
@@ -139,21 +136,16 @@ def _ask(question: str, cancelled: Callable[[], bool]) -> list[dict[str, str]]:
         )
     except OSError as error:
         raise ValueError(f"needs a process of its own, which cannot be started: {error.strerror}") from error
-    with process:
-        try:
-            given: str | None = question
-            while True:
-                if cancelled():
-                    raise Stopped("stopped while the chat template was at work")
-                if time.monotonic() > deadline:
-                    raise ValueError(f"does not end within {SECONDS} seconds")
-                try:
-                    said, _ = process.communicate(given, timeout=_GLANCE)
-                    break
-                except subprocess.TimeoutExpired:
-                    given = None
-        finally:
-            process.kill()
+    try:
+        # In a thread: with a timeout, `communicate` loses what does not fit into the pipe at once.
+        said, _ = in_time(lambda: process.communicate(question), cancelled, SECONDS)
+    except Stopped:
+        raise Stopped("stopped while the chat template was at work") from None
+    except TooLong:
+        raise ValueError(f"does not end within {SECONDS} seconds") from None
+    finally:
+        process.kill()
+        process.wait()
     try:
         told = json.loads(said)
     except ValueError:

@@ -28,11 +28,13 @@ class Stopped(Exception):
 
 
 class TooLong(Exception):
-    """The work did not end within `SECONDS`."""
+    """The work did not end in time."""
 
 
-def in_time(work: Callable[[], Result], cancelled: Callable[[], bool] = lambda: False) -> Result:
-    """What `work()` returns or raises. TooLong after `SECONDS`, Stopped once `cancelled`: then it is left behind."""
+def in_time(
+    work: Callable[[], Result], cancelled: Callable[[], bool] = lambda: False, seconds: float | None = None
+) -> Result:
+    """What `work()` returns or raises. Left behind by Stopped once `cancelled`, by TooLong after `seconds`."""
     results: list[Result] = []
     faults: list[BaseException] = []
     over = threading.Event()
@@ -45,7 +47,7 @@ def in_time(work: Callable[[], Result], cancelled: Callable[[], bool] = lambda: 
         over.set()
 
     thread = threading.Thread(target=do, name="specdec-tokenizer", daemon=True)
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + (SECONDS if seconds is None else seconds)
     thread.start()
     try:
         while not over.wait(_GLANCE):

@@ -130,6 +130,57 @@ def test_an_endless_or_exploding_template_ends_with_a_reason(template: str, monk
     assert "\n" not in str(refused.value) and len(str(refused.value)) < 500
 
 
+def test_a_long_prompt_arrives_whole() -> None:
+    prompt = "the cat sat on the mat. " * 40_000
+    assert text_of(CHAT_TEMPLATE, prompt).count(prompt) == 1
+
+
+def test_the_bound_in_time_is_kept_to_and_is_one_that_a_person_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 5 <= chat_template.SECONDS <= 20
+    monkeypatch.setattr(chat_template, "SECONDS", 1)
+    began = time.monotonic()
+    with pytest.raises(ValueError, match=r"^the chat template of a/model does not end within 1 seconds$"):
+        text_of("{{ 10 ** (10 ** 9) }}")
+    assert time.monotonic() - began < 4  # a renderer left alone ends by itself after 6
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no alarms")
+def test_a_rendering_left_alone_has_seconds_more_than_one_that_is_waited_for() -> None:
+    assert 1 <= template_process._LATE <= 20
+
+
+@pytest.mark.parametrize(
+    ("times", "more", "fits"), [(1, 900_000, True), (1, 1_100_000, False), (4, 900_000, True), (5, 900_000, False)]
+)
+def test_a_template_may_write_a_million_characters_beyond_four_times_the_conversation(
+    times: int, more: int, fits: bool
+) -> None:
+    template = "{{ messages[-1].content * " + str(times) + " }}{{ '-' * " + str(more) + " }}"
+    own, prompt = tokenizer(template), "the cat sat " * 20_000
+    room = 4 * len(prompt) + 1_000_000
+    if times == 1:
+        prompt, room = "the cat", 4 * len("the cat") + 1_000_000
+    if fits:
+        text, _ = chat_template.apply_template(own.tokenizer, prompt, ())
+        assert len(text) == times * len(prompt) + more
+        return
+    with pytest.raises(ValueError, match=f"it writes more than {room:,} characters"):
+        chat_template.apply_template(own.tokenizer, prompt, ())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no bound on a process's memory")
+def test_a_template_may_take_a_gigabyte_of_memory() -> None:
+    assert text_of("{{ ('x' * 2 ** 28) | length }} {{ messages[-1].content }}") == f"{2**28} the cat sat"
+    with pytest.raises(ValueError, match="it takes more than 1 GB of memory"):
+        text_of("{{ ('x' * 2 ** 31) | length }} {{ messages[-1].content }}")
+
+
+def test_what_a_template_raises_is_cut() -> None:
+    with pytest.raises(ValueError) as refused:
+        text_of("{{ raise_exception('ab' * 100000) }}")
+    assert 300 < len(str(refused.value)) < 400
+
+
 def test_a_template_that_never_ends_stops_when_the_run_is_cancelled() -> None:
     cancelled = threading.Event()
     threading.Timer(0.5, cancelled.set).start()

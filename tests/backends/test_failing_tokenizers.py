@@ -25,6 +25,12 @@ SAID = "the text of these tokens: Onig: Regex search error: retry-limit-in-match
 Engines = Callable[[str], LocalEngine]
 
 
+@pytest.fixture(autouse=True)
+def _left_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left behind here is not at work beside the runs of other tests, for all they have to know."""
+    monkeypatch.setattr(in_time, "_left", [])
+
+
 def played(engine: LocalEngine, prompt: str = PROMPT, cancelled: Callable[[], bool] = lambda: False) -> list[Event]:
     return list(engine.run(prompt, SETTINGS, cancelled))
 

@@ -18,6 +18,12 @@ from specdec_tui.backends.tokenizer import PromptTokenizer
 SOON = 3.0  # seconds, on a busy machine
 
 
+@pytest.fixture(autouse=True)
+def _left_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left behind here is not at work beside the runs of other tests, for all they have to know."""
+    monkeypatch.setattr(in_time, "_left", [])
+
+
 def cancelled_after(seconds: float) -> Callable[[], bool]:
     end = time.monotonic() + seconds
     return lambda: time.monotonic() > end
