@@ -72,12 +72,13 @@ def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | N
         return Reliability("steady", "", 1.0, 1.0)
     parts = _parts(run, baseline)
     clock = _compare([(part.seconds, due) for part, due in zip(parts, _due(parts), strict=True)])
-    plain = wide = most = None
+    plain = wide = most = limit = None
     if run.strategy != "drafter":  # passes of another model tell nothing of the target's
         most = _most(run, baseline, parts)
+        limit = _limit(run, most)
         plain = _compare_passes([(part.plain, part.step) for part in parts])
         wide = _compare_passes([(part.wide, part.step) for part in parts])
-    reason = _disagreement(ratio, most, plain, wide, clock)
+    reason = _disagreement(ratio, most, limit, plain, wide, clock)
     if not reason and clock is None:
         return Reliability("short", _too_little(run, baseline))
     is_blind = plain is None and (run.is_alone or baseline.is_of_another_time)
@@ -97,14 +98,19 @@ def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | N
 
 
 def _disagreement(
-    ratio: float, most: float | None, plain: _Passes | None, wide: _Passes | None, clock: _Found | None
+    ratio: float,
+    most: float | None,
+    limit: float | None,
+    plain: _Passes | None,
+    wide: _Passes | None,
+    clock: _Found | None,
 ) -> str:
     """The first thing that the clock says and that cannot be; empty for none."""
     if plain is not None and plain.is_beyond(TOLERANCE):
         return f"one-token passes took {_ms(plain.seconds)} where target's took {_ms(plain.due)}"
     if wide is not None and wide.ratio < 1 and wide.is_beyond(TOLERANCE):
         return f"passes over more tokens took {_ms(wide.seconds)} where target's over one took {_ms(wide.due)}"
-    if most is not None and ratio > most * (1 + TOLERANCE):
+    if limit is not None and ratio > limit:
         return f"{most:.2f} tokens a round after the prefill do not allow a speedup of {ratio:.2f}"
     if clock is not None and clock.uncertainty > TOLERANCE:
         return f"the machine's pace changed: uncertain by {clock.uncertainty:.0%}"
@@ -166,6 +172,17 @@ def _most(run: RunFigures, baseline: RunFigures, parts: Sequence[_Part]) -> floa
         compared, _ = in_common(run.course, baseline.course)
         return compared.tokens / compared.rounds
     return sum(part.target.seconds for part in parts) / least
+
+
+def _limit(run: RunFigures, most: float) -> float:
+    """The speedup beyond which a clock is not believed: more than the tokens of a round allow, by `TOLERANCE`.
+
+    By so much more than τ, where that is less because of the prefill's token: a reader has τ beside the speedup.
+    """
+    tau = run.tokens_per_target_call
+    if run.recomputes or tau is None:
+        return most * (1 + TOLERANCE)
+    return max(most, min(most, tau) * (1 + TOLERANCE))
 
 
 def _due(parts: Sequence[_Part]) -> list[float]:

@@ -8,12 +8,18 @@ from enum import StrEnum
 from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.decoding.records import EndReason
 from specdec_tui.decoding.reliability import DOUBTS, Reliability, reliability
+from specdec_tui.decoding.stretch import in_common
 
-RECOMPUTES, SAME_TEXT = "†", "‡"
-"""Marks beside a speedup: the baseline recomputes; it is not the ratio of the tokens per second told with it."""
+RECOMPUTES, SAME_TEXT, BEYOND_TAU = "†", "‡", "¶"
+"""Marks beside a speedup: the baseline recomputes; it is not the ratio of the tokens per second told with it; it is
+more than the τ told with it, though no more than the tokens of a round."""
 
-MARKS = RECOMPUTES, SAME_TEXT
-_WORDS = {RECOMPUTES: "target recomputes", SAME_TEXT: "over the same text"}
+MARKS = RECOMPUTES, SAME_TEXT, BEYOND_TAU
+_WORDS = {
+    RECOMPUTES: "target recomputes",
+    SAME_TEXT: "over the same text",
+    BEYOND_TAU: "τ counts the prefill",
+}
 _AGREES = 0.05  # of the ratio of two speeds and a speedup
 
 
@@ -92,6 +98,7 @@ def standing(run: RunFigures, baseline: RunFigures | None) -> Standing | None:
     verdict = verdict_of(told, ratio, run.tokens_per_target_call, together, not any(doubts))
     found = Standing(ratio, verdict, told.low, told.high, told.reason)
     marks = RECOMPUTES * baseline.recomputes + SAME_TEXT * _is_over_the_same_text(found, run, baseline)
+    marks += BEYOND_TAU * _is_beyond_tau(found, run, baseline)
     return replace(found, marks=marks)
 
 
@@ -126,6 +133,15 @@ def _is_over_the_same_text(found: Standing, run: RunFigures, baseline: RunFigure
         return False
     low, high = min(found.ratio, found.range[0]), max(found.ratio, found.range[1])
     return not low / (1 + _AGREES) <= own / other <= high * (1 + _AGREES)
+
+
+def _is_beyond_tau(found: Standing, run: RunFigures, baseline: RunFigures) -> bool:
+    """Whether a speedup is more than τ and yet possible: a round makes more tokens than the prefill, which τ counts."""
+    tau = run.tokens_per_target_call
+    if found.is_disturbed or tau is None or round(found.ratio, 2) <= round(tau, 2):
+        return False
+    compared, _ = in_common(run.course, baseline.course)
+    return found.ratio <= compared.tokens / compared.rounds
 
 
 def interval_text(low: float, high: float) -> str:

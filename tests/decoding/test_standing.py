@@ -125,3 +125,25 @@ def test_an_interval_ends_where_the_tokens_of_a_round_do() -> None:
     found = standing(run, TARGET)
     assert found is not None and found.is_disturbed and found.ratio > 2
     assert found.high is not None and found.high <= 1
+
+
+@pytest.mark.parametrize("percent", range(-12, 30, 2))
+@pytest.mark.parametrize("rounds", [9, 12, 40])
+def test_a_steady_speedup_above_the_shown_tau_is_possible_and_says_so(percent: int, rounds: int) -> None:
+    """τ of 9 rounds of 5 tokens is 4.60 with the prefill: 5.3× beside it was called steady, without a word."""
+    run = RunFigures()
+    run.add(RunStarted("lookup", 3, 4, 999))
+    run.add(PrefillDone(Token(0, Status.SAMPLED, 0), 0.1))
+    for index in range(rounds):
+        drafts = tuple(Token(1, Status.ACCEPTED, 0) for _ in range(4))
+        run.add(RoundVerified(index, drafts, Token(2, Status.BONUS, 0), 0.0, 0.1 / (1 + percent / 100), 0.0))
+    found, tau = standing(run, run_of("target", 5 * rounds, 0.1)), run.tokens_per_target_call
+    assert found is not None and tau is not None
+    if found.ratio > tau + 0.005 and not found.is_disturbed:
+        assert found.ratio <= 5 * 1.0001 or found.ratio <= tau * 1.1
+        assert found.verdict is not Verdict.FASTER
+        assert (found.remarks == "¶ τ counts the prefill") == (found.ratio <= 5)
+    else:
+        assert "¶" not in found.marks
+    if found.ratio > max(5.0001, tau * 1.1):
+        assert found.is_disturbed

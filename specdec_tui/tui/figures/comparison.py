@@ -14,7 +14,7 @@ from textual.widgets import Static
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED, Costs, costs
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
-from specdec_tui.decoding.standing import RECOMPUTES, SAME_TEXT, Standing, Verdict, standing
+from specdec_tui.decoding.standing import BEYOND_TAU, RECOMPUTES, SAME_TEXT, Standing, Verdict, standing
 from specdec_tui.doors.characters import visible
 from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part, lossless_part, speed_text
 
@@ -200,6 +200,8 @@ def notes(entries: Sequence[Entry], label: str, can_repeat: bool) -> list[list[l
         baseline.append([(told, WARN)])
     if SAME_TEXT in marks:
         baseline.append([(f"{SAME_TEXT} over the same text; tok/s are over all that each wrote", QUIET)])
+    if BEYOND_TAU in marks:
+        baseline.append([(f"{BEYOND_TAU} more than τ, which counts the prefill; a round makes as many tokens", QUIET)])
     if unpredicted := [visible(entry.strategy) for entry in entries if entry.costs.missing == TIMES_VARY]:
         baseline.append([(f"{UNPREDICTED} {TIMES_VARY}: no predicted, c and v of {', '.join(unpredicted)}", QUIET)])
     if label:
