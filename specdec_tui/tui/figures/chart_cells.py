@@ -50,7 +50,7 @@ def full_chart(
     recent = recent_name(window)
     match chart:
         case Chart.SPEED:
-            return [_speed_heading(figures, baseline, width)]
+            return [_speed_heading(figures, baseline, width, scale)]
         case Chart.LENGTHS:
             what = "accepted drafts, share of the rounds that had any"
             titles = (f"{what}, bars 0–100 %", what, "accepted, rounds with drafts", "accepted")
@@ -118,19 +118,21 @@ def _series(
     return line if shares else [*line, (_NO_DRAFTS, Ink.LABEL)]
 
 
-def _speed_heading(figures: RunFigures, baseline: RunFigures | None, width: int) -> Line:
-    line: Line = [("tokens/s over time (s)", Ink.LABEL)] if width >= 44 else [("tok/s", Ink.LABEL)]
+def _speed_heading(figures: RunFigures, baseline: RunFigures | None, width: int, scale: Scale) -> Line:
+    """The longest that fits: where the axis ends in all panes, whatever the height of their plots, and the lines."""
     # Only the lines that the plot has: those of runs with rounds.
     speeds = [("⠤⠒ run", figures, Ink.RUN)]
     if baseline is not None and baseline is not figures:
         speeds.append(("•• target", baseline, Ink.BASELINE))
-    for name, run, ink in speeds:
-        entry: Line = [("  ", Ink.LABEL), (name, ink)]
-        if width >= 60:
-            entry.append((f" {speed_text(run.decode_tokens_per_second)}", ink))
-        if cells(line) + cells(entry) <= width:
-            line += entry
-    return line
+    names = [("  " + name, ink) for name, _, ink in speeds]
+    full = [
+        (f"{name} {speed_text(run.decode_tokens_per_second)}", ink)
+        for (name, ink), (_, run, _) in zip(names, speeds, strict=True)
+    ]
+    top = f"0–{scale.top:.3g}"
+    titles = f"tokens/s over time (s), {top} in all panes", f"tokens/s {top} over time (s)", f"tok/s {top}", "tok/s"
+    lines = [[(title, Ink.LABEL), *entries] for title in titles for entries in (full, names)]
+    return next((line for line in lines if cells(line) <= width), [(titles[-1], Ink.LABEL), *names[:1]])
 
 
 def ms_text(seconds: float) -> str:

@@ -57,7 +57,8 @@ class ChartsView(Widget, can_focus=False):
         `scale`: that of all panes; without one, what these two runs need.
         """
         self._figures, self._baseline, self._is_target = figures, baseline, is_target
-        self._scale = scale or common_scale([figures, *([] if baseline is None else [baseline])], baseline)
+        runs = [figures] if baseline is None else [figures, baseline]
+        self._scale = (scale or common_scale(runs, baseline)).covering(run.course for run in runs)
         self._draw()
 
     def _draw(self) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, log10
 
-from specdec_tui.decoding.course import LEAST_SECONDS
+from specdec_tui.decoding.course import LEAST_SECONDS, RunCourse
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.standing import standing
 
@@ -26,6 +26,18 @@ class Scale:
     """Decode seconds of a run."""
     round_seconds: float = 0.0
     """A round: half as much again as the slowest run's mean, so that one slow round does not flatten all others."""
+
+    @property
+    def top(self) -> float:
+        """Tokens/s where the axis of a plot ends, with some room above the fastest."""
+        return self.peak * 1.1
+
+    def covering(self, courses: Iterable[RunCourse]) -> Scale:
+        """The same, with room for these plots, which may be a moment ahead of it."""
+        courses = list(courses)
+        peak, seconds = max((c.peak for c in courses), default=0.0), max((c.seconds for c in courses), default=0.0)
+        peak, seconds = round_number(max(self.peak, peak)), round_number(max(self.seconds, seconds))
+        return replace(self, peak=peak or 1.0, seconds=seconds or 1.0)
 
 
 def common_scale(runs: Iterable[RunFigures], baseline: RunFigures | None) -> Scale:

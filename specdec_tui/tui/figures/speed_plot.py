@@ -66,18 +66,19 @@ class SpeedPlot(PlotWidget, can_focus=False):
     def show(
         self, run: RunCourse, baseline: RunCourse | None, style: Style, baseline_style: Style, scale: Scale
     ) -> None:
-        """Plot both, thinned out to the columns there are; the target's line is dotted."""
+        """Plot both, thinned out to the columns there are; the target's line is dotted.
+
+        The `scale` covers them.
+        """
         columns = max(2, self.size.width - self.margin_left - 2)
         own = run.speeds(columns)
         theirs = [] if baseline is None or baseline is run else baseline.speeds(columns)
         self.clear()
         # Both axes from zero, and the same in all panes: a small difference must not look like a large one.
-        longest = max(scale.seconds, *(course.seconds for course in (run, baseline) if course is not None), 0.0) or 1.0
-        fastest = max(scale.peak, *(course.peak for course in (run, baseline) if course is not None), 0.0) or 1.0
-        self.set_xlimits(0.0, longest)
-        self.set_ylimits(0.0, fastest * 1.1)
-        self.set_xticks(ticks(longest, columns // 6))
-        self.set_yticks(ticks(fastest * 1.1, self.size.height // 2))
+        self.set_xlimits(0.0, scale.seconds)
+        self.set_ylimits(0.0, scale.top)
+        self.set_xticks(ticks(scale.seconds, columns // 6))
+        self.set_yticks(ticks(scale.top, self.size.height // 2))
         if theirs:
             x, y = zip(*theirs, strict=True)
             self.scatter(x, y, marker="•", marker_style=str(baseline_style))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from rich.color import ColorType
 from shell import until
@@ -25,7 +27,10 @@ from specdec_tui.decoding.records import (
     Token,
 )
 from specdec_tui.tui.app.themes import THEMES
+from specdec_tui.tui.figures.chart_cells import full_chart
+from specdec_tui.tui.figures.chart_layout import Chart
 from specdec_tui.tui.figures.charts_view import ChartsView
+from specdec_tui.tui.figures.scale import Scale
 from specdec_tui.tui.figures.speed_plot import PlotCanvas, ticks
 from specdec_tui.tui.panes.pane import StrategyPane
 
@@ -300,3 +305,32 @@ async def test_what_charts_say_in_text_can_be_selected_with_the_mouse() -> None:
         assert "".join(cells) == line[first : last + 1]
         view.screen.selections = {view: Selection(None, None)}
         assert pilot.app.screen.get_selected_text() == "\n".join(view.lines).rstrip()
+
+
+async def test_the_heading_tells_where_the_axis_ends_whatever_the_height_of_a_plot_or_the_pace_of_the_scale() -> None:
+    ends = []
+    for size, scale in (((200, 60), Scale(peak=80.0)), ((120, 20), Scale(peak=80.0)), ((120, 20), Scale(peak=1.0))):
+        pane = StrategyPane(2, "speculative")
+        async with HostApp(pane, columns="-one").run_test(size=size) as pilot:
+            view = showing(pane)
+            view.show(pane.figures, baseline(), False, scale)
+            await until_plotted(pilot, view)
+            assert view.plot is not None
+            ends.append(view.plot._y_max)
+            told = re.search(r"0–([\d.]+).*⠤⠒", "\n".join(view.lines[3:]))
+            assert told is not None and float(told[1]) == pytest.approx(view.plot._y_max, rel=0.005)
+    assert ends[0] == ends[1] == 80 * 1.1 and ends[2] >= pane.figures.course.peak  # a run may be ahead of the scale
+
+
+@pytest.mark.parametrize("width", [25, 37, 50, 60, 76, 100])
+def test_the_heading_of_the_plot_tells_its_scale_wherever_there_is_room_and_both_lines_before_their_numbers(
+    width: int,
+) -> None:
+    run = RunFigures()
+    for step in run_steps("speculative", PIECES):
+        run.add(step.record)
+    (line,) = full_chart(Chart.SPEED, run, run.window(), baseline(), width, 9, Scale(peak=8.0))
+    text = "".join(part for part, _ in line)
+    assert len(text) <= width and "⠤⠒ run" in text and "•• target" in text
+    assert ("0–8.8" in text) == (width >= 37)
+    assert ("in all panes" in text) == (width >= 76)
