@@ -1,7 +1,7 @@
 # make run   set up .venv with the pinned set and open the app on the built-in demo pair
 # make test  the same, then lint, types and the whole test suite
 # make test-all  what `make test` leaves out: the large matrices, and hostile inputs for a minute of each kind
-# make fuzz  hostile config files, models, chat templates, traces and keys for SECONDS in all (an hour)
+# make fuzz  hostile config files, models, their configs, chat templates, traces and keys for SECONDS in all (an hour)
 #
 # PYTHON       interpreter that makes the environment (3.11 or newer)
 # TORCH_INDEX  a package index to take torch from, e.g. PyTorch's CPU wheels on a machine without a GPU
@@ -51,7 +51,7 @@ test-all: $(VENV)/.dev
 
 # One of the kinds after the other, all in the same time.
 fuzz: $(VENV)/.dev
-	FUZZ_SECONDS=$$(( $(SECONDS) / 5 )) $(PYTEST) -s --timeout 0 tests/fuzz/test_fuzz_*.py
+	FUZZ_SECONDS=$$(( $(SECONDS) / 6 )) $(PYTEST) -s --timeout 0 tests/fuzz/test_fuzz_*.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

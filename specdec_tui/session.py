@@ -26,6 +26,7 @@ from specdec_tui.decoding.records import (
 from specdec_tui.settings import STRATEGIES, ModelChoice, Settings, whole_characters
 from specdec_tui.strategy_run import (
     StrategyRun,
+    as_far_as_it_went,
     ended_rightly,
     in_turn,
     interleaved,
@@ -324,6 +325,7 @@ class LocalEngine:
                     lossless = Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail)
                 if reference is None and not ended_rightly(run, pair.end_ids, settings):
                     lossless = Lossless(LosslessStatus.DIFFERENT, detail="it did not end where it had to")
+            lossless = as_far_as_it_went(run, lossless)
             if run is target and lossless.status is LosslessStatus.DIFFERENT:
                 target = None  # no yardstick: equal to it is not right
             yield Checked(run.strategy, lossless)

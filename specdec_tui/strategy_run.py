@@ -178,6 +178,15 @@ def not_checkable(
     return Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail) if detail else None
 
 
+def as_far_as_it_went(run: StrategyRun, lossless: Lossless) -> Lossless:
+    """A verdict on a run: one that failed is not identical to anything, whatever it wrote before."""
+    if not run.failed or lossless.status not in (LosslessStatus.IDENTICAL, LosslessStatus.NEAR_TIES):
+        return lossless
+    count = len(run.ids)
+    detail = f"failed: {'the first token is' if count == 1 else f'the first {count} tokens are'} the target's"
+    return Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail)
+
+
 def ended_rightly(run: StrategyRun, end_ids: frozenset[int], settings: Settings) -> bool:
     """Whether a run ended at its first end token or, without one, at its full length."""
     ends = [] if settings.ignore_eos else [index for index, token in enumerate(run.ids) if token in end_ids]

@@ -9,11 +9,14 @@ from __future__ import annotations
 import torch
 from transformers import PreTrainedModel
 
+from specdec_tui.backends import config_faults
 from specdec_tui.backends.causal_lm import context_length_of
-from specdec_tui.backends.errors import plainly
+from specdec_tui.backends.errors import is_out_of_memory
 from specdec_tui.backends.pair import LoadError
+from specdec_tui.doors.characters import named
 
 _LENGTH = 12  # tokens, half of them common
+_NAMED = 3  # tensors that a message names
 # A difference that rounding can make, as a share of the logits' size. Both texts are in one pass of one shape, so that
 # a dense model gives equal numbers in any dtype. Experts take the tokens in groups, whose sizes change how half
 # precision rounds, and bitsandbytes rounds by all that is in a block.
@@ -22,7 +25,10 @@ _DENSE, _EXPERTS, _QUANTIZED = 1e-4, 0.03, 0.2
 
 @torch.inference_mode()
 def refuse_what_looks_ahead(name: str, model: PreTrainedModel) -> None:
-    """LoadError where the logits of a text depend on what follows it: one pass over two texts with different ends."""
+    """LoadError where the logits of a text depend on what follows it: one pass over two texts with different ends.
+
+    Also where they are no finite numbers, or the pass fails, with the field or weights that are at fault.
+    """
     config = model.config.get_text_config(decoder=True)
     size = max(2, int(config.vocab_size))
     length = min(_LENGTH, context_length_of(config) or _LENGTH)
@@ -37,14 +43,52 @@ def refuse_what_looks_ahead(name: str, model: PreTrainedModel) -> None:
     try:
         one, other = model.eval()(ids.to(place), use_cache=False).logits[:, :common].float()
     except Exception as error:  # a model's own code, given a config that it was not written for
-        raise LoadError(f"{name} ({config.model_type}) fails in its first pass: {plainly(error)}") from error
+        if is_out_of_memory(error):
+            raise
+        fields = model.config.to_dict()
+        why = config_faults.fault(error, fields, config_faults.run)
+        raise LoadError(f"{name} ({config.model_type}) fails in its first pass: {why}.") from error
+    if not bool(torch.isfinite(one).all()):
+        raise LoadError(f"{name}: {_why_not_numbers(model)}.")
     scale = float(one.abs().max())
     difference = float((one - other).abs().max())
-    if difference > _share(model) * scale:  # False for NaN, which others tell of
+    if difference > _share(model) * scale:
         raise LoadError(
             f"{name} ({config.model_type}) looks ahead: its scores for a token depend on what follows "
             "(it is an encoder, or was saved as one): only causal language models are supported."
         )
+
+
+def _why_not_numbers(model: PreTrainedModel) -> str:
+    """Why scores are not finite: weights that are not, numbers of the config, or a dtype that cannot hold them."""
+    dtype = str(model.dtype).removeprefix("torch.")
+    bad = not_finite(model)
+    narrow = model.dtype is torch.float16
+    if bad and not (narrow and not any(bool(tensor.isnan().any()) for _, tensor in bad)):
+        names = ", ".join(named(tensor) for tensor, _ in bad[:_NAMED]) + (" …" if len(bad) > _NAMED else "")
+        return (
+            f"its weights are not all finite numbers: NaN or infinite ones are in {len(bad):,} "
+            f"tensor{'s' if len(bad) > 1 else ''} ({names}): download it again, or take another model"
+        )
+    odd = config_faults.out_of_the_usual(model.config)
+    if odd:
+        return f"its scores are not finite numbers (NaN or infinite), for in its config {odd}"
+    if model.dtype in (torch.float16, torch.bfloat16):
+        wider = "bfloat16 or float32" if narrow else "float32"
+        return f"its scores are not finite numbers (NaN or infinite) in {dtype}: try --dtype {wider}"
+    return (
+        f"its scores are not finite numbers (NaN or infinite) in {dtype}, though its weights are: "
+        "its weights or a number of its config cannot be right"
+    )
+
+
+def not_finite(model: PreTrainedModel) -> list[tuple[str, torch.Tensor]]:
+    """The weights that hold numbers that are none, or infinite; those that are offloaded are passed over."""
+    return [
+        (name, tensor)
+        for name, tensor in model.named_parameters()
+        if tensor.is_floating_point() and tensor.device.type != "meta" and not bool(torch.isfinite(tensor).all())
+    ]
 
 
 def _share(model: PreTrainedModel) -> float:

@@ -7,12 +7,11 @@ names that families give them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from specdec_tui.backends.pair import LoadError
+from specdec_tui.backends.config_fields import check_fields, wrong
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 WIDTH = ("hidden_size", "n_embd", "d_model")
@@ -20,8 +19,6 @@ VOCABULARY = ("vocab_size",)
 # Checked for being whole numbers, where they are given as one number (some families give a list, by layer).
 _HEADS = ("num_attention_heads", "n_head", "num_heads")
 _OTHERS = ("intermediate_size", "n_inner", "num_key_value_heads", "head_dim", "max_position_embeddings", "n_positions")
-_NAMES = ("model_type", "dtype", "torch_dtype")
-_DTYPE = re.compile(r"(torch\.)?(auto|half|float|double|b?float\d\w{0,20}|u?int\d{1,2}|complex\d{1,3})")
 _PARTS = ("text_config", "decoder", "llm_config", "language_config")
 
 LAYER_BYTES = 35_000
@@ -45,16 +42,12 @@ class Sizes:
 
 def sizes_of(name: str, config: Mapping[str, Any]) -> Sizes:
     """The sizes in a config.json, the decoder's part of it included; LoadError names the field that is no size."""
-    for field in _NAMES:
-        if not isinstance(config.get(field), str | None):
-            raise LoadError(f"{name}: {field} in its config is {_shown(config[field])}: a name is needed.")
-    for field in _NAMES[1:]:
-        if not _DTYPE.fullmatch(config.get(field) or "auto"):
-            shown = _shown(config[field])
-            raise LoadError(f"{name}: {field} in its config is {shown}: a kind of number, such as bfloat16, is needed.")
+    if not isinstance(kind := config.get("model_type"), str | None):
+        raise wrong(name, "model_type", kind, "a name is needed")
     for field in ("text_config", "quantization_config"):
         if not isinstance(config.get(field), dict | None):
-            raise LoadError(f"{name}: {field} in its config is {_shown(config[field])}: a group of fields is needed.")
+            raise wrong(name, field, config[field], "a group of fields is needed")
+    check_fields(name, config)
     parts = [config] + [config[part] for part in _PARTS if isinstance(config.get(part), dict)]
     for part in parts:
         for field in (*_HEADS, *_OTHERS):
@@ -73,10 +66,5 @@ def _whole_number(name: str, config: Mapping[str, Any], field: str, low: int = 1
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < low:
-        raise LoadError(f"{name}: {field} in its config is {_shown(value)}: a whole number from {low} up is needed.")
+        raise wrong(name, field, value, f"a whole number from {low} up is needed")
     return min(value, _LARGEST)
-
-
-def _shown(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 40 else f"{shown[:39]}…"

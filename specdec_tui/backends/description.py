@@ -5,6 +5,7 @@ from __future__ import annotations
 import filecmp
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import transformers
 from transformers import (
@@ -16,8 +17,9 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from specdec_tui.backends import demo, hub
-from specdec_tui.backends.errors import first_line, panics_raise, plainly
+from specdec_tui.backends import config_faults, demo, hub
+from specdec_tui.backends.config_fields import shown
+from specdec_tui.backends.errors import panics_raise, plainly
 from specdec_tui.backends.pair import LoadError, ReportProgress
 from specdec_tui.backends.presets import DEMO_DRAFTER, DEMO_TARGET, ModelSpec
 from specdec_tui.backends.small_files import read_object
@@ -52,7 +54,7 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
         # `trust_remote_code=False` also keeps transformers from asking at the terminal.
         config = AutoConfig.from_pretrained(**where, trust_remote_code=False)
     except Exception as error:
-        raise LoadError(_why_no_config(spec, error)) from error
+        raise LoadError(_why_no_config(spec, location, error)) from error
     choose_no_code(config)
     if getattr(config, "is_encoder_decoder", False):
         raise LoadError(
@@ -90,11 +92,18 @@ _CHOOSING = ("auto_map", "custom_generate", "fusion_config", "kernel_config", "u
 
 
 def choose_no_code(config: PreTrainedConfig) -> None:
-    """Leave no choice of code to a config, nor to those within it: transformers' own for the model is taken."""
+    """Leave no choice of code to a config, nor to those within it: transformers' own for the model is taken.
+
+    Nor of what a pass gives back, which is read here by its names, and of which only the logits are.
+    """
     config._attn_implementation = config._experts_implementation = None  # set on those within it too
     for part in (config, *(getattr(config, name, None) for name in config.sub_configs)):
+        if not isinstance(part, PreTrainedConfig):
+            continue
         for name in _CHOOSING:
-            getattr(part, "__dict__", {}).pop(name, None)
+            part.__dict__.pop(name, None)
+        part.return_dict, part.torchscript = True, False
+        part.output_hidden_states = part.output_attentions = False
 
 
 def _check_beside_the_weights(spec: ModelSpec, folder: Path) -> None:
@@ -139,13 +148,17 @@ def _locate(spec: ModelSpec, progress: ReportProgress) -> hub.Location:
     return hub.locate(spec.source, progress)
 
 
-def _why_no_config(spec: ModelSpec, error: Exception) -> str:
+def _why_no_config(spec: ModelSpec, location: hub.Location, error: Exception) -> str:
     message = str(error)
     if _CODE in message:
         return f"{spec.name} {_NEEDS_CODE}"
+    fields: dict[str, Any] = {}
+    if location.gguf_file is None:
+        fields = read_object(location.folder / "config.json")
     if "does not recognize this architecture" in message or "not supported yet" in message:
+        kind = f"model_type in its config is {shown(fields['model_type'])}, but " if "model_type" in fields else ""
         return (
-            f"{spec.name}: its architecture is not known to transformers {transformers.__version__} "
-            f"({first_line(error)}). A newer transformers may know it."
+            f"{spec.name}: {kind}its architecture is not known to transformers {transformers.__version__}. "
+            "A newer transformers may know it."
         )
-    return f"{spec.name}: its config cannot be read: {plainly(error)}"
+    return f"{spec.name}: its config cannot be read: {config_faults.fault(error, fields, config_faults.read)}"

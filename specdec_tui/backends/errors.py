@@ -72,9 +72,24 @@ def plainly(error: BaseException) -> str:
     return text if text else type(error).__name__
 
 
+# What Python, torch and their libraries say of values that they cannot take, which tells a person nothing.
+_RAW = re.compile(
+    r"is not there|object has no attribute|'\w+' object |\w+Error\b|storage object|unsupported operand|unhashable type"
+    r"|literal for int|cannot convert|could not convert|argument must be|\bargument '\w+' must be|not supported between"
+    r"|too big to convert|bounds? inconsistent|<class '|dictionary update sequence|positional argument|keyword argument"
+    r"|out of range|not subscriptable|NoneType|one of its sizes is zero"
+)
+
+
+def is_raw(words: str) -> bool:
+    """Whether they are words of a library over its own variables, in place of what is wrong with a model."""
+    return _RAW.search(words) is not None
+
+
 def describe_error(error: Exception) -> str:
     """One plain sentence for a person."""
     if is_out_of_memory(error):
         return "out of memory: try a shorter prompt, fewer new tokens, a smaller gamma, or quantized models"
     name, text = type(error).__name__, first_line(error)
-    return text if text == name else f"{name}: {text}"
+    # The first is raised here alone, in whole sentences.
+    return text if isinstance(error, FloatingPointError) or text == name else f"{name}: {text}"

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from transformers import PreTrainedModel
 
-from specdec_tui.backends import compatibility, hub, memory
+from specdec_tui.backends import compatibility, config_faults, hub, memory
 from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
 from specdec_tui.backends.causal_probe import refuse_what_looks_ahead
 from specdec_tui.backends.description import ModelDescription, describe
@@ -93,7 +93,7 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
     for model, need in zip(models, needs, strict=True):
         _refuse_other_weights(model, need)
     for index, (model, need, place) in enumerate(zip(models, needs, places, strict=True)):
-        with _named(model.spec.name):
+        with _named(model):
             progress(Progress(f"Loading {model.spec.name}", (index + 0.1) / len(models)))
             weights, caveats = load_weights(model, dtype, place)
             if index == 0 and (chance := chance_of(model.tokenizer)):
@@ -136,8 +136,9 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Whatever a library raises over a model becomes a LoadError that names it."""
+def _named(model: ModelDescription) -> Iterator[None]:
+    """Whatever a library raises over a model becomes a LoadError that names it, and the field that is at fault."""
+    name = model.spec.name
     try:
         yield
     except LoadError:
@@ -147,7 +148,8 @@ def _named(name: str) -> Iterator[None]:
             raise LoadError(
                 f"{_NO_MEMORY} {name} filled it while it was loaded. Try a smaller model, dtype or int8."
             ) from error
-        raise LoadError(f"{name}: it does not run: {plainly(error)}") from error
+        why = config_faults.fault(error, model.config.to_dict(), config_faults.run)
+        raise LoadError(f"{name}: it does not run: {why}") from error
 
 
 def _load_again(model: ModelDescription, dtype: torch.dtype, place: memory.Placement) -> PreTrainedModel:

@@ -15,9 +15,10 @@ import psutil
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
+from specdec_tui.backends import config_faults
 from specdec_tui.backends.causal_lm import context_length_of
 from specdec_tui.backends.config_sizes import LAYER_BYTES, Sizes
-from specdec_tui.backends.errors import is_out_of_memory, plainly
+from specdec_tui.backends.errors import is_out_of_memory
 from specdec_tui.backends.pair import LoadError
 
 # Bytes a quantized weight takes, its scales included (bitsandbytes: one float per row, per 64 weights).
@@ -94,7 +95,7 @@ def _named_fault(error: Exception, config: Mapping[str, Any]) -> str:
         return f"pad_token_id is {config.get('pad_token_id')!r:.40}, which is no id of its vocabulary"
     if isinstance(error, KeyError) and (field := _field_of(error.args[:1], config)):
         return f"{field} is {error.args[0]!r:.40}, which is not known"
-    return plainly(error)
+    return config_faults.fault(error, config, config_faults.build)
 
 
 def _field_of(value: tuple[Any, ...], config: Mapping[str, Any]) -> str:

@@ -263,7 +263,7 @@ class DeviceRun(Run):
             self.program.play()
         results = played.read(min(count, self.room))
         seconds = (self.clock() - begin) / len(results)
-        if results[0].drafts and (not results[0].sound or math.isnan(results[0].score)):
+        if results[0].drafts and (not results[0].sound or not math.isfinite(results[0].score)):
             yield from self._go_on_plainly()
             return
         for index, result in enumerate(results):

@@ -123,10 +123,10 @@ class _Row:
 
     def gap(self, token: int, bound: float) -> float | None:
         """None for the first choice (lowest id on a tie), else by how much `token` fails to be it."""
+        if not self._scores.amax().isfinite():  # a NaN anywhere is the highest
+            return nan
         if best_ids(self._among(0.0)[None])[0] == token:
             return None
-        if bool(self._scores.isnan().any()):
-            return nan
         # Tokens that rounding may put outside the set bind nobody.
         best, own = float(self._among(bound).amax()), float(self._scores[token])
         behind = 0.0 if best <= own else best - own

@@ -268,8 +268,8 @@ class Run:
         return RoundVerified(number, tokens, emitted, *seconds)
 
     def _emitted(self, token: int, status: Status, position: int, score: float, seen: Insight | None) -> Token:
-        if math.isnan(score):
-            raise FloatingPointError("the target's scores are not numbers (NaN): try another dtype")
+        if not math.isfinite(score):
+            raise FloatingPointError(f"the target's scores are not numbers (NaN or infinite){_cure(self.target)}")
         return Token(token, status, position, p=1.0 if self.sampler.is_greedy else score, insight=seen)
 
     def _scores(self, logits: torch.Tensor) -> torch.Tensor:
@@ -298,6 +298,16 @@ def rows_of(context: ModelContext, ids: list[int]) -> torch.Tensor:
         if bool(rows[index].isnan().any()):
             break
     return rows
+
+
+def _cure(target: CausalModel) -> str:
+    """What may help where scores are not finite: a wider dtype, unless there is none."""
+    match getattr(target, "dtype", None):
+        case torch.float16:
+            return " in float16: try --dtype bfloat16 or float32"
+        case torch.bfloat16:
+            return " in bfloat16: try --dtype float32"
+    return ": its weights or its config are not right"
 
 
 def _number(value: float | None) -> float | None:

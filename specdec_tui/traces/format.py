@@ -88,7 +88,7 @@ def parse_lines(lines: Iterable[str]) -> Trace:
                 else:
                     event = _event(line, count)
                     order.check(event, count)
-                    events.append(event)
+                    events.append(order.as_checked(event))
             except BadField as error:
                 raise TraceError(f"line {count}: {error}") from None
     except CutOff:

@@ -9,7 +9,7 @@ from typing import Any
 
 from specdec_tui import __version__
 from specdec_tui.backends.pair import ModelInfo, PairInfo
-from specdec_tui.decoding.records import Event
+from specdec_tui.decoding.records import EndReason, Event, Lossless, LosslessStatus
 from specdec_tui.decoding.reliability import WORDS, Reliability
 from specdec_tui.doors.characters import one_line
 from specdec_tui.settings import Settings, format_value, parse_value
@@ -21,6 +21,9 @@ VERSION = 1
 MARK = "specdec_tui_trace"
 _DEEPEST = 24  # what walks through the values must not run out of stack
 _MOST_VALUES = 20_000
+AGREES = LosslessStatus.IDENTICAL, LosslessStatus.NEAR_TIES
+NOT_TO_ITS_END = Lossless(LosslessStatus.NOT_APPLICABLE, detail="failed, not checked to its end")
+"""The verdict on a run that failed: older versions may have called it identical, as far as it had come."""
 
 
 class TraceError(Exception):
@@ -174,11 +177,18 @@ def read_header_table(table: Any) -> TraceHeader:
             text(table, "created", LONGEST_NAME),
             text(table, "app", LONGEST_NAME),
             prompt,
-            strategies,
+            {name: _as_checked(figures) for name, figures in strategies.items()},
             *(mapping(table, name) for name in ("models", "settings", "environment")),
         )
     except BadField as error:
         raise TraceError(f"line 1: {error}") from None
+
+
+def _as_checked(figures: dict[str, Any]) -> dict[str, Any]:
+    verdict = figures.get("lossless")
+    if figures.get("finish_reason") != EndReason.ERROR or not verdict or verdict.get("status") not in AGREES:
+        return figures
+    return figures | {"lossless": plain(NOT_TO_ITS_END)}
 
 
 def _reliability(table: Any) -> Reliability:

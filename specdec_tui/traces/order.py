@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from specdec_tui.decoding.records import (
     Checked,
@@ -21,7 +21,7 @@ from specdec_tui.decoding.records import (
     first_difference,
 )
 from specdec_tui.traces.bounds import LONGEST_ANSWER, MOST_NOTICES, MOST_STRATEGIES, MOST_TOKENS
-from specdec_tui.traces.header import TraceError
+from specdec_tui.traces.header import AGREES, NOT_TO_ITS_END, TraceError
 from specdec_tui.traces.played import Played
 from specdec_tui.traces.values import BadField, shown
 
@@ -56,6 +56,12 @@ class Order:
         run.take(event)
         if isinstance(event, Checked):
             self._checks.append((line, event))
+
+    def as_checked(self, event: Event) -> Event:
+        """An event as it may be told: older versions called runs identical that had failed on their way."""
+        if not isinstance(event, Checked) or self._runs[event.strategy].played.end is not EndReason.ERROR:
+            return event
+        return replace(event, lossless=NOT_TO_ITS_END) if event.lossless.status in AGREES else event
 
     def check_verdicts(self) -> None:
         """TraceError at the first verdict that the tokens of the file refute."""

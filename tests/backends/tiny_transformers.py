@@ -33,6 +33,18 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "mamba": ("MambaConfig", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 320, "state_size": 4}),
 }
 
+# More of them, for what concerns the files of a model alone.
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "phi3": ("Phi3Config", SIZES | HEADS),
+    "mixtral": ("MixtralConfig", SIZES | HEADS | {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    "gpt_neox": ("GPTNeoXConfig", SIZES | {"num_attention_heads": 4, "max_position_embeddings": 128}),
+    "opt": (
+        "OPTConfig",
+        {"hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 3, "vocab_size": 320, "num_attention_heads": 4}
+        | {"max_position_embeddings": 128, "word_embed_proj_dim": 32},
+    ),
+}
+
 _LONGROPE = {
     "rope_type": "longrope",
     "rope_theta": 10000.0,
@@ -91,7 +103,7 @@ def tiny_tokenizer(*more_special: str, chat_template: str | None = CHAT_TEMPLATE
 
 def tiny_model(kind: str, **overrides: Any) -> PreTrainedModel:
     """A random model whose choices are not all the same token."""
-    name, values = (CONFIGS | LENGTH_DEPENDENT)[kind]
+    name, values = (CONFIGS | FAMILIES | LENGTH_DEPENDENT)[kind]
     # Deep: a config writes into the dictionaries that it is given.
     values = deepcopy(values | overrides)
     config = getattr(transformers, name)(

@@ -21,6 +21,7 @@ from random import Random
 from types import FrameType
 
 import pytest
+from raw_words import raw_words
 
 from specdec_tui.doors.characters import LONGEST_MESSAGE, visible
 
@@ -77,8 +78,15 @@ def check_refusal(error: Exception) -> str:
     """The outcome of an input that was refused: in one line, which a terminal may be given."""
     words = str(error)
     assert words.strip(), "refused without a word"
-    check_words(words)
+    check_told(words)
     return "refused"
+
+
+def check_told(*lines: str) -> None:
+    """Each is one line, which a terminal may be given, and tells a person what is wrong, in no exception's words."""
+    check_words(*lines)
+    for words in lines:
+        assert not (raw := raw_words(words)), f"raw words of an exception, {raw!r}: {words[:300]!r}"
 
 
 def check_words(*lines: str) -> None:

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 from campaign import campaign
+from test_fuzz_configs import config_values
 from test_fuzz_keys import session
 from test_fuzz_models import model_folders
 from test_fuzz_settings import config_files
@@ -17,7 +18,7 @@ from test_fuzz_templates import templates
 from test_fuzz_traces import trace_files
 
 from specdec_tui import settings
-from specdec_tui.backends import chat_template
+from specdec_tui.backends import chat_template, config_faults, config_sizes
 from specdec_tui.backends.lean_model import LeanContext
 from specdec_tui.traces import export
 from specdec_tui.tui.app.app import SpecdecApp
@@ -31,6 +32,11 @@ def wrong_values_are_told_as_they_are(plant: pytest.MonkeyPatch) -> None:
 
 def refused_drafts_stay_in_the_text(plant: pytest.MonkeyPatch) -> None:
     plant.setattr(LeanContext, "rewind", lambda self, length: None)
+
+
+def the_librarys_own_words_stand_for_the_field(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(config_faults, "fault", lambda error, config, step: str(error))
+    plant.setattr(config_sizes, "check_fields", lambda name, config: None)
 
 
 def a_prompt_that_is_left_out_goes_unnoticed(plant: pytest.MonkeyPatch) -> None:
@@ -50,11 +56,12 @@ def a_narrow_terminal_ends_the_app(plant: pytest.MonkeyPatch) -> None:
     [
         (config_files, wrong_values_are_told_as_they_are, "more than a line|a terminal would obey"),
         (model_folders, refused_drafts_stay_in_the_text, "is different"),
+        (config_values, the_librarys_own_words_stand_for_the_field, "raw words of an exception"),
         (lambda folder: templates(), a_prompt_that_is_left_out_goes_unnoticed, "lost the prompt without a word"),
         (trace_files, exports_hold_what_a_terminal_obeys, "a terminal would obey"),
         (lambda folder: lambda dice: asyncio.run(session(dice)), a_narrow_terminal_ends_the_app, "ZeroDivisionError"),
     ],
-    ids=["settings", "models", "templates", "traces", "keys"],
+    ids=["settings", "models", "configs", "templates", "traces", "keys"],
 )
 def test_a_planted_fault_is_found(
     makes: Callable[[Path], Callable[[Random], str]],

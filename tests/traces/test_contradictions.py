@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from recorded import comparison, full_trace
 
+from specdec_tui.decoding.records import Checked, LosslessStatus
 from specdec_tui.traces.files import read_trace
 from specdec_tui.traces.format import TraceError, trace_lines
 from specdec_tui.traces.played import is_answer
@@ -258,3 +259,19 @@ def test_the_verdict_of_a_target_that_was_itself_different_binds_nobody(tmp_path
 )
 def test_an_answer_is_the_pieces_without_those_of_special_tokens(answer: str, pieces: list[str], agrees: bool) -> None:
     assert is_answer(answer, pieces) is agrees
+
+
+@pytest.mark.parametrize("status", ["identical", "near_ties"])
+def test_a_verdict_of_an_older_version_on_a_run_that_failed_is_not_repeated(tmp_path: Path, status: str) -> None:
+    lines = lines_of_comparison()
+    lines[at(lines, "run_ended")] |= {"reason": "error", "message": "no room"}
+    lines[0]["strategies"]["speculative"] |= {"finish_reason": "error", "message": "no room"}
+    for verdict in (lines[at(lines, "checked")]["lossless"], lines[0]["strategies"]["speculative"]["lossless"]):
+        verdict |= {"status": status}
+    path = tmp_path / "trace.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    trace = read_trace(path)
+    assert trace.header.strategies["speculative"]["lossless"]["status"] == "not_applicable"
+    verdicts = {e.strategy: e.lossless for e in trace.events if isinstance(e, Checked)}
+    assert verdicts["speculative"].status is LosslessStatus.NOT_APPLICABLE
+    assert verdicts["speculative"].detail == "failed, not checked to its end"
