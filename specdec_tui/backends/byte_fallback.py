@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 
 from transformers import PreTrainedTokenizerBase, TokenizersBackend
 
+from specdec_tui.backends.growth import check_writing
+
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -21,7 +23,7 @@ _known: WeakKeyDictionary[PreTrainedTokenizerBase, dict[int, int]] = WeakKeyDict
 
 
 def decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
-    """The text of ids, exactly as the tokens spell it."""
+    """The text of ids, exactly as the tokens spell it; TooMuch where the tokenizer may make too much of them."""
     text = _decode(tokenizer, ids, skip_special_tokens)
     if REPLACEMENT not in text or not (bytes_of := byte_tokens(tokenizer)):
         return text
@@ -36,6 +38,7 @@ def decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], skip_special_
 
 def _decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], skip_special_tokens: bool) -> str:
     text: str
+    check_writing(tokenizer, len(ids))
     if may_take_long(tokenizer) and type(tokenizer)._decode is TokenizersBackend._decode:
         # The same, but the interpreter is free meanwhile: one text alone holds it until it is done.
         (text,) = tokenizer.backend_tokenizer.decode_batch([list(ids)], skip_special_tokens=skip_special_tokens)

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
-from specdec_tui.backends import in_time
+from specdec_tui.backends import growth, in_time
 from specdec_tui.backends.byte_fallback import REPLACEMENT, decode, may_take_long
 from specdec_tui.backends.chat_template import Turn, apply_template
 from specdec_tui.backends.errors import panics_raise, plainly
@@ -162,6 +162,7 @@ class PromptTokenizer:
             raise ValueError(f"the tokenizer{whose} cannot {task}: {one_line(plainly(error))}") from error
 
     def _ids(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        growth.check_reading(self.tokenizer, text)
         return list(self.tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"])
 
     def _typed(self, prompt: str) -> tuple[list[int], list[str]]:
