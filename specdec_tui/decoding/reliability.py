@@ -105,15 +105,15 @@ def _disagreement(
     wide: _Passes | None,
     clock: _Found | None,
 ) -> str:
-    """The first thing that the clock says and that cannot be; empty for none."""
+    """The first thing that the clock says and that cannot be, so short that a pane has room for it; empty for none."""
     if plain is not None and plain.is_beyond(TOLERANCE):
-        return f"one-token passes took {_ms(plain.seconds)} where target's took {_ms(plain.due)}"
+        return f"one-token passes took {_ms(plain.seconds)}, target's {_ms(plain.due)}"
     if wide is not None and wide.ratio < 1 and wide.is_beyond(TOLERANCE):
-        return f"passes over more tokens took {_ms(wide.seconds)} where target's over one took {_ms(wide.due)}"
+        return f"many-token passes took {_ms(wide.seconds)}, target's one-token {_ms(wide.due)}"
     if limit is not None and ratio > limit:
-        return f"{most:.2f} tokens a round after the prefill do not allow a speedup of {ratio:.2f}"
+        return f"{most:.2f} tokens a round after the prefill do not allow {ratio:.2f}×"
     if clock is not None and clock.uncertainty > TOLERANCE:
-        return f"the machine's pace changed: uncertain by {clock.uncertainty:.0%}"
+        return f"the machine's pace changed: ±{clock.uncertainty:.0%}"
     return ""
 
 
@@ -257,4 +257,4 @@ def _too_little(run: RunFigures, baseline: RunFigures) -> str:
 
 
 def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds * 1e3:.0f} ms" if seconds >= 0.1 else f"{seconds * 1e3:.3g} ms"

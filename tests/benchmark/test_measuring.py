@@ -260,9 +260,9 @@ def test_a_disturbed_run_has_no_bare_ratio_in_the_table_and_says_why() -> None:
     summaries = summarize(results)
     assert row_of(as_sheet(results, summaries, INFO), "lookup")["speedup"] == "≤ 1.00 ~"
     (line,) = note_lines(results, summaries)
-    assert line == "~ lookup: clock disturbed: one-token passes took 58 ms where target's took 172 ms"
+    assert line == "~ lookup: clock disturbed: one-token passes took 58 ms, target's 172 ms"
     report = as_json(results, summaries, INFO, TWO, {}, {})
-    verdict = {"word": "disturbed", "reason": "one-token passes took 58 ms where target's took 172 ms"}
+    verdict = {"word": "disturbed", "reason": "one-token passes took 58 ms, target's 172 ms"}
     words = [{name: result["reliability"][name] for name in ("word", "reason")} for result in report["results"]]
     assert words == [{"word": "steady", "reason": ""}, verdict]
     single = report["results"][1]["reliability"]
@@ -300,7 +300,7 @@ def test_one_disturbed_repeat_does_not_spoil_the_others_and_is_counted() -> None
     assert (lookup.reliability.word, lookup.disturbed_runs, lookup.runs) == ("steady", 1, 3)
     assert row_of(as_sheet(results, summaries, INFO), "lookup")["speedup"] == "1.00 (0.50–1.00) ~\n1 of 3 disturbed"
     (line,) = note_lines(results, summaries)
-    assert line.startswith("~ lookup: 1 of 3 disturbed, e.g. one-token passes took 200 ms where")
+    assert line.startswith("~ lookup: 1 of 3 disturbed, e.g. one-token passes took 200 ms, target's")
     assert lookup.reliability.reason == line.removeprefix("~ lookup: ")
     assert lookup.compared_runs == 2
 

@@ -108,9 +108,15 @@ def test_a_speedup_that_came_from_a_faster_machine_is_disturbed() -> None:
     ratio = speedup(target(step=0.172), run)
     assert ratio is not None and ratio > 2 > run.new_tokens / run.rounds
     assert found.word == "disturbed"
-    assert "one-token passes took 58" in found.reason and "where target's took 172 ms" in found.reason
+    assert "one-token passes took 58" in found.reason and "ms, target's 172 ms" in found.reason
     assert found.low is not None and found.low < 1
     assert found.high == pytest.approx((run.new_tokens - run.prefill_tokens) / run.rounds)  # what its tokens allow
+
+
+def test_milliseconds_of_a_slow_model_are_told_in_plain_digits() -> None:
+    """It said 1.72e+03 ms."""
+    found = judged(drafting(step=0.58, wide=3.2, share=0.25, acceptance=0.5), target(step=1.72))
+    assert found.reason.startswith("one-token passes took 58") and found.reason.endswith(" ms, target's 1719 ms")
 
 
 @pytest.mark.parametrize("slowness", [1.0, 2.3], ids=["as fast", "slower"])
@@ -161,14 +167,14 @@ def test_a_slower_machine_is_told_as_well_and_the_interval_reaches_the_better_fi
 
 def test_a_pass_over_more_tokens_that_is_cheaper_than_one_over_one_token_is_disturbed() -> None:
     found = judged(drafting("speculative", share=1.0, acceptance=0.6, draft=0.008, wide=0.8), target())
-    assert found.word == "disturbed" and "passes over more tokens took 24 ms" in found.reason
+    assert found.word == "disturbed" and "many-token passes took 24 ms" in found.reason
 
 
 def test_more_than_the_tokens_per_round_is_disturbed_however_short_the_run() -> None:
     rounds = [round_of(i, 0, 0, (0.0, 0.01, 0.0)) for i in range(4)]
     found = judged(run_of("lookup", rounds), target(noise=0.0))
     assert (found.word, found.low) == ("disturbed", 1.0)
-    assert found.reason == "1.00 tokens a round after the prefill do not allow a speedup of 3.02"
+    assert found.reason == "1.00 tokens a round after the prefill do not allow 3.02×"
 
 
 def on_and_off(start: int, period: int = 60) -> Slowness:

@@ -126,8 +126,10 @@ def rows_for(query: str, settings: Settings, choice: ModelChoice) -> list[Row]:
     named = [row for row, name, _ in listed if _fits(words, name)]
     told = [row for row, name, told in listed if _fits(words, f"{name} {told}")]
     found += sorted(named, key=lambda row: (row.text != query.strip(), row.by_choice))
+    of_values = list(_rows_of_values(words, settings, choice))
+    found += [row for row in of_values if row.text.split()[-1] == query.strip().lower()]
     found += sorted(told, key=lambda row: row.by_choice)
-    found += _rows_of_values(words, settings, choice)
+    found += of_values
     if not found:
         found += [replace(row, by_choice=True) for row, name, _ in listed if _is_nearly(words, name)]
     first: dict[str, Row] = {}

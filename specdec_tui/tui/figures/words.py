@@ -226,8 +226,11 @@ def figure_lines(
         # Groups before the reason: the speed, and that it is disturbed; gauges have said that.
         said = 0 if rows > 1 else len(caveats) if beside_gauges else 2
         room = width - _cells(fit_groups(speed[:said] or told, width)) - 2 * bool(speed[:said] or told)
+        behind: list[list[Part]] = []
+        if rows > 1 and told and cell_len(found.reason) > room and RECOMPUTES not in found.marks:
+            room, told, behind = width, [], told
         key = [[("r repeats", "$text-accent")]] if can_repeat and figures.end is not None else []
-        cost = [[(shortened(found.reason, room), QUIET)], *key] if room >= _LEAST_REASON else key
+        cost = [[(shortened(found.reason, room), QUIET)], *key, *behind] if room >= _LEAST_REASON else key
         if rows < 2:
             speed, cost, told = [*speed[:said], *cost, *speed[said:]], [], []
     if rows < 2:

@@ -96,7 +96,7 @@ class ExportScreen(Dialog[Target]):
     def compose(self) -> ComposeResult:
         with Vertical(id="export") as box:
             box.border_title = "Export"
-            box.border_subtitle = "up down format · enter writes · escape closes"
+            box.border_subtitle = "↑ ↓ format · enter writes · escape closes"
             kinds = OptionList(
                 *(
                     Option(Content.assemble((f"{kind:<6}", "bold"), (_KINDS[kind], "$text-muted")))

@@ -148,6 +148,15 @@ def test_any_word_and_common_other_words_find_it(query: str, text: str) -> None:
     assert text in [row.text for row in rows(query)]
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("greedy", "processor greedy"), ("coupled", "rule coupled"), ("sequential", "schedule sequential")],
+)
+def test_the_whole_name_of_a_value_is_its_row_before_those_that_only_tell_of_it(value: str, text: str) -> None:
+    """`greedy` and enter asked for a temperature, whose help names it."""
+    assert rows(value)[0].text == text
+
+
 @pytest.mark.parametrize("word", [*FIGURES, *FATES, "predicted", "lossless", "prefill", "raw", "drafted", "wasted"])
 def test_words_on_the_screen_find_something(word: str) -> None:
     found = rows(word)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from specdec_tui.decoding.records import (
     Token,
 )
 from specdec_tui.decoding.standing import standing
+from specdec_tui.tui.figures.words import figure_lines
 from specdec_tui.tui.panes.pane import StrategyPane
 
 
@@ -36,11 +38,15 @@ async def test_a_stopped_run_says_once_that_it_stopped() -> None:
         assert status(pane).count("stopped") == 1 and "stopped, not checked" in status(pane)
 
 
-def run_of(strategy: str, **settings: Any) -> RunFigures:
+def figures_of(steps: Iterable[Step]) -> RunFigures:
     found = RunFigures()
-    for step in run_steps(strategy, PIECES, **settings):
+    for step in steps:
         found.add(step.record)
     return found
+
+
+def run_of(strategy: str, **settings: Any) -> RunFigures:
+    return figures_of(run_steps(strategy, PIECES, **settings))
 
 
 async def test_a_pane_with_room_says_what_was_to_be_expected_and_how_far_off_it_is() -> None:
@@ -128,6 +134,35 @@ async def test_wherever_a_disturbed_clock_is_told_its_reason_is_too(width: int, 
         assert figure_text(pane).count("\n") + 1 == shown
         if width >= 80 and height > 4:
             assert found.reason in figure_text(pane)
+
+
+def disturbed_run(why: str) -> tuple[RunFigures, RunFigures]:
+    """A run and a baseline."""
+    target = run_of("target", gamma=0, round_seconds=0.281)
+    half = PIECES[: len(PIECES) // 2]
+    match why:
+        case "plain":
+            return run_of("lookup", gamma=0, round_seconds=0.0823), target
+        case "wide":
+            return run_of("speculative", alpha=0.2, round_seconds=0.1942), target
+        case "most":
+            return figures_of(run_steps("speculative", PIECES[:12], alpha=1.0, round_seconds=0.2)), target
+        case "marked":
+            steps = run_steps("target", PIECES, gamma=0, round_seconds=0.281)
+            target = figures_of(with_changed_pace(steps, factor=0.2))
+            return figures_of(run_steps("lookup", half, gamma=0, round_seconds=0.0823)), target
+    return figures_of(with_changed_pace(run_steps("speculative", PIECES, round_seconds=0.3))), target
+
+
+@pytest.mark.parametrize("why", ["plain", "wide", "most", "marked", "pace"])
+def test_a_pane_of_half_a_terminal_of_120_columns_has_room_for_the_whole_reason(why: str) -> None:
+    """It ended in `where target's over…`, and a run of four tokens in `do not allow a…`."""
+    run, target = disturbed_run(why)
+    found = standing(run, target)
+    assert found is not None and found.is_disturbed and bool(found.marks) == (why == "marked")
+    beginning = {"wide": "many-token", "most": "", "pace": "the machine's"}
+    assert found.reason.startswith(beginning.get(why, "one-token"))
+    assert found.reason in figure_lines(run, target, False, 56, rows=2).plain
 
 
 @pytest.mark.parametrize("width", [58, 100])
