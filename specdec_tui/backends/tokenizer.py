@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from transformers import PreTrainedTokenizerBase
@@ -225,11 +226,16 @@ class PromptTokenizer:
         return decode(self.tokenizer, ids, skip_special_tokens)
 
     def piece(self, token: int) -> str:
-        """The text of one id as it stands inside a text; replacement characters for a part of a character."""
+        """The text of one id as it stands inside a text; replacement characters for a part of a character.
+
+        And for one that the tokenizer cannot write: what a model only thought of ends no run.
+        """
         if token not in self._pieces:
-            # Some tokenizers drop the space that a text begins with: behind itself an id keeps it.
-            alone = self.decode([token])
-            self._pieces[token] = self.decode([token, token])[len(alone) :]
+            self._pieces[token] = REPLACEMENT
+            with suppress(ValueError), panics_raise():
+                # Some tokenizers drop the space that a text begins with: behind itself an id keeps it.
+                alone = self.decode([token])
+                self._pieces[token] = self.decode([token, token])[len(alone) :]
         return self._pieces[token]
 
     def stream(self) -> IncrementalText:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,20 @@ def test_a_panic_while_tokens_are_written_ends_every_run_in_one_line_with_its_te
         (answer,) = {e.answer for e in events if isinstance(e, Step) and e.strategy == "target" and e.answer}
         assert answer == "".join(texts(events))
     assert {end.reason for end in ends(played(engine, OTHER)).values()} == {EndReason.LENGTH}
+
+
+def test_a_panic_over_what_a_model_only_thought_of_ends_no_run(save_model: Any) -> None:
+    folder = save_model("target")
+    settings = replace(SETTINGS, insight=True, strategies=("target",), max_new_tokens=4)
+    steps = [e for e in loaded(folder).run(PROMPT, settings, lambda: False) if isinstance(e, Step)]
+    answer = "".join(text for step in steps for text in step.texts)
+    thought_of = {id: text for step in steps for id, text in step.alternatives}
+    id, word = next((i, t) for i, t in thought_of.items() if t.isprintable() and t.strip() and t not in answer + PROMPT)
+    slow_to_write(word, PANICS).save_pretrained(folder)
+    steps = [e for e in loaded(folder).run(PROMPT, settings, lambda: False) if isinstance(e, Step)]
+    assert "".join(text for step in steps for text in step.texts) == answer
+    assert dict(pair for step in steps for pair in step.alternatives)[id] == "\ufffd"
+    assert steps[-1].record.reason is EndReason.LENGTH  # type: ignore[union-attr]
 
 
 def test_a_tokenizer_that_takes_minutes_over_an_answer_stops_with_the_run(
