@@ -70,7 +70,7 @@ PRESETS = {
             "meta-llama/Llama-3.2-1B-Instruct",
             "int8",
             (3.21e9, 1.24e9),
-            "Llama 3.2 3B and 1B Instruct in int8 (gated: accept its licence on the hub)",
+            "Llama 3.2 3B and 1B Instruct in int8 (licence to accept)",
         ),
         Preset(
             "gpt2",
@@ -86,7 +86,7 @@ PRESETS = {
             "Qwen/Qwen2.5-0.5B-Instruct",
             "none",
             (7.62e9, 494e6),
-            "Qwen2.5 7B and 0.5B Instruct (vocabularies padded to different sizes)",
+            "Qwen2.5 7B and 0.5B Instruct (vocabulary sizes differ)",
         ),
         Preset(
             "smollm2",

@@ -28,7 +28,7 @@ _KINDS = {
     "json": "everything, for programs",
     "csv": "a row for every token, for spreadsheets",
     "svg": "a picture of the screen as it is now",
-    "html": "a report for the browser: text with details, charts, table, environment",
+    "html": "a report for the browser: text, charts, table, environment",
 }
 
 

@@ -164,7 +164,7 @@ _LAST_OF_A_RUN = 7
 EARLIER = "*"
 """In short for a speedup over an earlier run of the target."""
 _LONGEST_NAME = 7  # of a strategy, where there is the least room
-_MARKS = {"disturbed": "✗", "short": "…", "unchecked": "?", "steady": "✓"}
+_MARKS = {"disturbed": "✗", "short": "~", "unchecked": "?", "steady": "✓"}
 _SHORT = {
     "T": Column("T", 6, lambda header: temperature(header).replace("greedy", "0")),
     "length": Column("len", 7, _setting("max_new_tokens")),

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from rich.cells import cell_len
 from shell import toasts, until
 from textual.app import App
 from textual.widgets import Button, Input, OptionList, Select
 
+from specdec_tui.backends.presets import PRESETS
 from specdec_tui.settings import ModelChoice
 from specdec_tui.tui.screens.model_picker import Listed, ModelPicker
 
@@ -139,3 +141,8 @@ async def test_the_tick_stands_at_what_is_loaded() -> None:
         app.show(ModelChoice(preset="gpt2"))  # a kept run was opened without models, or no load has ended well
         await until(pilot, lambda: any("org/small" in row for row in app.rows))
         assert not any(row.startswith("✓") for row in app.rows)
+
+
+def test_at_80_columns_what_is_told_of_a_preset_is_not_cut() -> None:
+    """It ended in `(gated: accept its l…`. There is room for 70 cells in a row of the list."""
+    assert all(cell_len(f"✓ {preset.name}  {preset.help}") <= 70 for preset in PRESETS.values())
