@@ -56,6 +56,7 @@ class Writer(Thread):
         if self._given_up:
             with suppress(OSError, termios.error):
                 termios.tcflush(self._fd, termios.TCOFLUSH)
+                termios.tcflow(self._fd, termios.TCOON)  # as ctrl+q does, where ctrl+s had stopped it
                 os.write(self._fd, self._last_words)  # there is room now
         if self._fd != self._given:
             os.close(self._fd)

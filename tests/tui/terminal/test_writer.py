@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import sys
+import termios
 import time
 import tty
 from collections.abc import Iterator
@@ -89,6 +90,13 @@ def test_a_terminal_that_nobody_reads_costs_a_second_and_has_the_last_words_when
     assert time.monotonic() - began < 2
     assert not terminal.writer.is_alive()
     assert terminal.read_all().endswith("xLAST WORDS")
+
+
+def test_a_terminal_whose_output_was_stopped_has_the_last_words(terminal: Terminal) -> None:
+    termios.tcflow(terminal._written_to, termios.TCOOFF)
+    terminal.writer.write(PICTURE)
+    terminal.writer.stop("LAST WORDS")
+    assert terminal.read_all() == "LAST WORDS" and not terminal.writer.is_alive()
 
 
 def test_stopping_waits_for_a_terminal_that_still_reads(terminal: Terminal) -> None:
