@@ -59,6 +59,13 @@ CHECKS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_each_way_to_the_logits_is_looked_at_for_itself",
         ),
     },
+    "inputs: a model is given what generate gives it": {
+        "backends/test_generate_probe.py": (
+            "test_a_planted_token_before_every_pass_of_generate_is_found",
+            "test_a_loaded_model_with_such_a_fault_is_refused",
+            "test_a_generate_that_fails_is_told_with_every_run",
+        ),
+    },
     "causality: no model looks ahead": {
         "backends/test_model_files.py": (
             "test_an_encoder_is_refused_by_name_though_a_table_lists_it",

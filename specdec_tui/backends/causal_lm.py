@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from specdec_tui.backends import gpu_model
 from specdec_tui.backends.cache import RewindableCache, cache_argument, keeps_only_keys_and_values
 from specdec_tui.backends.errors import first_line
-from specdec_tui.backends.generate_probe import names_places
+from specdec_tui.backends.generate_probe import Inputs, input_device, inputs_of_generate
 from specdec_tui.backends.model import ModelContext, StaticSequence, bucket
 from specdec_tui.backends.rotations import Forwarding, LengthContext, LengthRotations, Turned
 from specdec_tui.backends.static_model import StaticContext, why_not_static
@@ -73,7 +73,8 @@ class TransformersModel:
     """A `CausalModel` over a loaded transformers model (any device map, any quantization).
 
     `rewindable` says whether its contexts keep a cache; without one they recompute, with the
-    same logits. Making an instance runs a few tokens through the model to find that out.
+    same logits. Making an instance runs a few tokens through the model to find that out, and what
+    `generate` gives it beside the text: `inputs`.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -84,16 +85,11 @@ class TransformersModel:
         forward = type(model).forward
         self._cache_name = cache_argument(forward)
         self._keeps_some = "logits_to_keep" in inspect.signature(forward).parameters
-        embedding = model.get_input_embeddings()
-        self._input_device: torch.device = next(embedding.parameters()).device
-        if self._input_device.type == "meta":  # offloaded: accelerate's hook moves inputs itself
-            self._input_device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._input_device = input_device(model)
         self._static: OpenStatic | None = None
         self.static_note = ""
         self._rotations = LengthRotations.of(model)
-        self._names_places = False
-        if "position_ids" in inspect.signature(forward).parameters:
-            self._names_places = names_places(model, torch.tensor([_PROBE], device=self._input_device))
+        self.inputs: Inputs = inputs_of_generate(model, self._context_length)
         expected = self.forward(_PROBE, keep=2)
         self._vocab_size, self._device = expected.shape[-1], expected.device
         self.rewindable = (
@@ -258,7 +254,7 @@ class TransformersModel:
         return logits[0, -keep:].float()
 
     def _places(self, count: int, first: int) -> dict[str, torch.Tensor]:
-        if not self._names_places:
+        if not self.inputs.numbered:
             return {}
         return {"position_ids": torch.arange(first, first + count, device=self._input_device)[None]}
 

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from specdec_tui.backends import config_faults
 from specdec_tui.backends.causal_lm import context_length_of
 from specdec_tui.backends.errors import is_out_of_memory
+from specdec_tui.backends.generate_probe import input_device
 from specdec_tui.backends.pair import LoadError
 from specdec_tui.doors.characters import named
 
@@ -37,11 +38,8 @@ def refuse_what_looks_ahead(name: str, model: PreTrainedModel) -> None:
     common = length // 2
     ids = torch.tensor([[(7 * i + 3) % size for i in range(length)]] * 2)
     ids[1, common:] = (ids[1, common:] + 1 + size // 3) % size
-    place = model.get_input_embeddings().weight.device
-    if place.type == "meta":  # offloaded: accelerate's hook moves inputs itself
-        place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        one, other = model.eval()(ids.to(place), use_cache=False).logits[:, :common].float()
+        one, other = model.eval()(ids.to(input_device(model)), use_cache=False).logits[:, :common].float()
     except Exception as error:  # a model's own code, given a config that it was not written for
         if is_out_of_memory(error):
             raise

@@ -1,31 +1,158 @@
-"""What `generate` tells a model beside the text, where that changes what the model says."""
+"""What `generate` gives a model beside the text: asked, because a model's class may prepare its inputs as it likes.
+
+Most classes are given the tokens of the text and nothing that changes what they say. RoBERTa and its kin begin to
+number tokens behind their padding id, and `generate` numbers them from 0; XLM is given a mask token behind the text,
+XLNet a dummy token and a permutation. Whether and how depends on the version of transformers, and its text is what
+ours is held against. So a short text is gone on with, and the logits are held against those of passes over the text.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig, GenerationMixin, PreTrainedModel
+
+from specdec_tui.backends.errors import is_out_of_memory, plainly
+
+_PROMPT, _STEPS = 20, 2  # tokens
+# Where classes say what `generate` gives them.
+_HOOKS = (
+    "prepare_inputs_for_generation",
+    "_update_model_kwargs_for_generation",
+    "_prepare_position_ids_for_generation",
+)
+# A difference that rounding can make, as a share of the logits' size: passes have the same shapes, but not the same
+# kernels where a mask is given. In half precision experts change with them, and bitsandbytes rounds by the block.
+_EXACT, _HALF, _QUANTIZED = 1e-3, 0.05, 0.2
+_CACHED = 0.3  # where passes have other shapes, in half precision
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a model must be given: `numbered` tokens (from 0) or just the text.
+
+    `refused`: why no pass over the text gives the logits of `generate`; `unknown`: why it could not be asked.
+    """
+
+    numbered: bool = False
+    refused: str = ""
+    unknown: str = ""
 
 
 @torch.inference_mode()
-def names_places(model: PreTrainedModel, ids: torch.Tensor) -> bool:
-    """Whether `generate` numbers the tokens of a text [1, n] from 0 for a model that by itself numbers them otherwise.
-
-    RoBERTa and its kin begin behind their padding id, in training too; whether `generate` passes `position_ids`
-    depends on its version, and its text is what ours is held against. So it is asked, where it makes a difference.
-    """
+def inputs_of_generate(model: PreTrainedModel, room: int | None) -> Inputs:
+    """How the logits of `generate`, which goes on with a text, are had. `room`: the model's context, in tokens."""
+    length = _PROMPT if room is None else max(1, min(_PROMPT, room - _STEPS))
+    begin = torch.tensor([_plain_ids(model, length)], device=input_device(model))
+    own = [name for name in _HOOKS if getattr(type(model), name, None) is not getattr(GenerationMixin, name, None)]
+    told: list[tuple[torch.Tensor, tuple[torch.Tensor, ...], float]] = []
+    fault = ""
+    for use_cache in (False, True):  # what a class adds may depend on it
+        if use_cache and told and not own:
+            break
+        try:
+            told.append((*_told(model, begin, use_cache), _bound(model, use_cache)))
+        except Exception as error:  # a model's own code, or one that `generate` has no use for
+            if is_out_of_memory(error):
+                raise
+            fault = plainly(error)
+    if not told:
+        return Inputs(unknown=fault)
+    if all(_are_of(model, text, rows, bound, numbered=False) for text, rows, bound in told):
+        return Inputs()
     try:
-        plain, numbered = (
-            model(ids, use_cache=False, **places).logits[0, -1]
-            for places in ({}, {"position_ids": torch.arange(ids.shape[1], device=ids.device)[None]})
+        if "position_ids" in inspect.signature(type(model).forward).parameters and all(
+            _are_of(model, text, rows, bound, numbered=True) for text, rows, bound in told
+        ):
+            return Inputs(numbered=True)
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+    if not _varies(model, told[0][0]):
+        theirs = f"its own {own[0]}" if own else "its logits are others"
+        return Inputs(refused=f"generate does not give it the text as it is ({theirs})")
+    return Inputs(refused="its scores for the same text vary from pass to pass")
+
+
+def input_device(model: PreTrainedModel) -> torch.device:
+    """Where a model takes its ids."""
+    place: torch.device = next(model.get_input_embeddings().parameters()).device
+    if place.type != "meta":
+        return place
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")  # offloaded: accelerate's hook moves them
+
+
+def _told(
+    model: PreTrainedModel, begin: torch.Tensor, use_cache: bool
+) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """The text [1, n + 2] that `generate` makes of one [1, n], and the logits [vocabulary] before each new token.
+
+    Without the model's generation config: its penalties and end ids say nothing of the inputs.
+    """
+    config = GenerationConfig(
+        max_new_tokens=_STEPS,
+        do_sample=False,
+        use_cache=use_cache,
+        output_logits=True,
+        return_dict_in_generate=True,
+        pad_token_id=0,
+    )
+    kept, model.generation_config = model.generation_config, GenerationConfig()
+    try:
+        found = model.generate(begin, attention_mask=torch.ones_like(begin), generation_config=config)
+    finally:
+        model.generation_config = kept
+    new = found.sequences[:, begin.shape[1] :]
+    if new.shape != (1, _STEPS) or len(found.logits) != _STEPS:
+        raise ValueError(f"it makes {list(found.sequences.shape)} tokens of {list(begin.shape)}")
+    return torch.cat([begin, new.to(begin)], 1), tuple(row[0].float() for row in found.logits)
+
+
+def _are_of(
+    model: PreTrainedModel, text: torch.Tensor, rows: Sequence[torch.Tensor], bound: float, *, numbered: bool
+) -> bool:
+    """Whether passes over the text alone give these logits before its last tokens."""
+    last = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(type(model).forward).parameters else {}
+    for place, told in enumerate(rows, text.shape[1] - len(rows)):
+        count = torch.arange(place, device=text.device)[None]
+        places = {"position_ids": count} if numbered else {}
+        ours = (
+            model(text[:, :place], use_cache=False, return_dict=True, **last, **places)
+            .logits[0, -1]
+            .float()
+            .to(told.device)
         )
-        if torch.equal(plain, numbered):
+        if ours.shape != told.shape:
             return False
-        config = GenerationConfig(
-            max_new_tokens=1, do_sample=False, use_cache=False, output_logits=True, return_dict_in_generate=True
-        )
-        config.pad_token_id = 0
-        found = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)
-        told = found.logits[0][0].to(plain.device)
-    except Exception:  # a model's own code, or one that `generate` has no use for: its forward pass is all there is
-        return False
-    return float((told - numbered).abs().max()) < float((told - plain).abs().max())
+        apart = torch.where(ours == told, 0.0, (ours - told).abs()).max()  # infinite ones may be equal
+        scale = torch.where(told.isfinite(), told.abs(), 0.0).max().clamp(min=1e-6)
+        if apart > bound * scale:  # False for NaN, which others tell of
+            return False
+    return True
+
+
+def _varies(model: PreTrainedModel, text: torch.Tensor) -> bool:
+    one, other = (model(text, use_cache=False, return_dict=True).logits[0, -1].float() for _ in range(2))
+    return float((one - other).abs().max()) > _EXACT * float(one.abs().max())
+
+
+def _bound(model: PreTrainedModel, use_cache: bool) -> float:
+    quantized = getattr(model, "is_quantized", False)
+    if model.dtype in (torch.float32, torch.float64) and not quantized:
+        return _EXACT
+    return _CACHED if use_cache else _QUANTIZED if quantized else _HALF
+
+
+def _plain_ids(model: PreTrainedModel, length: int) -> list[int]:
+    """Ids without those that a config has a use for: padding changes what a model is given, whoever gives it."""
+    config = model.config.get_text_config(decoder=True)
+    used: set[object] = set()
+    for name, value in vars(config).items():
+        if name.endswith(("_id", "_index")):
+            used |= set(value) if isinstance(value, list | tuple) else {value}
+    size = max(2, int(config.vocab_size))
+    free = [token for token in range(min(size, 200)) if token not in used] or [0]
+    return [free[(7 * place + 3) % len(free)] for place in range(length)]

@@ -17,6 +17,7 @@ from specdec_tui.backends.causal_probe import refuse_what_looks_ahead
 from specdec_tui.backends.description import ModelDescription, describe
 from specdec_tui.backends.end_tokens import end_ids, ends_elsewhere
 from specdec_tui.backends.errors import first_line, is_out_of_memory, panics_raise, plainly
+from specdec_tui.backends.generate_probe import Inputs
 from specdec_tui.backends.lean_model import LeanModel, agrees, fits, why_not
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.backends.presets import ModelSpec, resolve
@@ -113,9 +114,11 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
                 ends, told = end_ids(model.spec.name, weights, target.tokenizer)
             else:
                 told = ends_elsewhere(model.spec.name, weights, ends)
+            plain = TransformersModel(weights)
+            told += _of_inputs(model.spec.name, weights.config.model_type, plain.inputs)
             info = info_of(model, weights, need.parameters, context, (*caveats, *told))
             again = partial(_load_again, model, dtype, place)
-            runnable, note = _runnable(weights, again, model.spec.name, heart)
+            runnable, note = _runnable(weights, plain, again, model.spec.name, heart)
             notes += [note] if note else []
             loaded.append(runnable)
             infos.append(_as_held(info, runnable))
@@ -164,11 +167,23 @@ def _as_held(info: ModelInfo, runnable: TransformersModel | LeanModel) -> ModelI
     return replace(info, memory_bytes=runnable.memory_bytes, held_dtype="" if held == info.dtype else held)
 
 
+def _of_inputs(name: str, kind: str, inputs: Inputs) -> tuple[str, ...]:
+    """LoadError for a model that `generate` gives other inputs than its text; a sentence where that is not known."""
+    if inputs.refused:
+        raise LoadError(f"{name} ({kind}): {inputs.refused}: texts written here would not be those of generate.")
+    if not inputs.unknown:
+        return ()
+    return (f"{name}: generate fails on it ({inputs.unknown}): whether its texts are those of generate is not known.",)
+
+
 def _runnable(
-    weights: PreTrainedModel, load_again: Callable[[], PreTrainedModel], name: str, heart: Heart
+    weights: PreTrainedModel,
+    plain: TransformersModel,
+    load_again: Callable[[], PreTrainedModel],
+    name: str,
+    heart: Heart,
 ) -> tuple[TransformersModel | LeanModel, str]:
     """The fastest executor whose logits are the model's, and a note where that is not what one would expect."""
-    plain = TransformersModel(weights)
     if not fits(weights):
         lost = f"{name} keeps a state that cannot be rewound: it recomputes the text at each step."
         return plain, "" if plain.rewindable else lost
