@@ -46,32 +46,31 @@ class Inputs:
 def inputs_of_generate(model: PreTrainedModel, room: int | None) -> Inputs:
     """How the logits of `generate`, which goes on with a text, are had. `room`: the model's context, in tokens."""
     length = _PROMPT if room is None else max(1, min(_PROMPT, room - _STEPS))
-    begin = torch.tensor([_plain_ids(model, length)], device=input_device(model))
+    text = torch.tensor([_plain_ids(model, length + _STEPS)], device=input_device(model))
     own = [name for name in _HOOKS if getattr(type(model), name, None) is not getattr(GenerationMixin, name, None)]
-    told: list[tuple[torch.Tensor, tuple[torch.Tensor, ...], float]] = []
+    told: list[tuple[tuple[torch.Tensor, ...], float]] = []
     fault = ""
     for use_cache in (False, True):  # what a class adds may depend on it
         if use_cache and told and not own:
             break
         try:
-            told.append((*_told(model, begin, use_cache), _bound(model, use_cache)))
+            told.append((_told(model, text, use_cache), _bound(model, use_cache)))
+            fault = ""
         except Exception as error:  # a model's own code, or one that `generate` has no use for
             if is_out_of_memory(error):
                 raise
             fault = plainly(error)
-    if not told:
+    if all(_are_of(model, text, rows, bound, numbered=False) for rows, bound in told):
         return Inputs(unknown=fault)
-    if all(_are_of(model, text, rows, bound, numbered=False) for text, rows, bound in told):
-        return Inputs()
     try:
         if "position_ids" in inspect.signature(type(model).forward).parameters and all(
-            _are_of(model, text, rows, bound, numbered=True) for text, rows, bound in told
+            _are_of(model, text, rows, bound, numbered=True) for rows, bound in told
         ):
-            return Inputs(numbered=True)
+            return Inputs(numbered=True, unknown=fault)
     except Exception as error:
         if is_out_of_memory(error):
             raise
-    if not _varies(model, told[0][0]):
+    if not _varies(model, text):
         theirs = f"its own {own[0]}" if own else "its logits are others"
         return Inputs(refused=f"generate does not give it the text as it is ({theirs})")
     return Inputs(refused="its scores for the same text vary from pass to pass")
@@ -85,13 +84,16 @@ def input_device(model: PreTrainedModel) -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")  # offloaded: accelerate's hook moves them
 
 
-def _told(
-    model: PreTrainedModel, begin: torch.Tensor, use_cache: bool
-) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """The text [1, n + 2] that `generate` makes of one [1, n], and the logits [vocabulary] before each new token.
+def _told(model: PreTrainedModel, text: torch.Tensor, use_cache: bool) -> tuple[torch.Tensor, ...]:
+    """The logits [vocabulary] that `generate`, made to write a text [1, n], has before each of its last 2 tokens.
 
     Without the model's generation config: its penalties and end ids say nothing of the inputs.
     """
+
+    def force(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(scores, -torch.inf).index_fill(1, text[0, ids.shape[1]].to(scores.device), 0.0)
+
+    begin = text[:, :-_STEPS]
     config = GenerationConfig(
         max_new_tokens=_STEPS,
         do_sample=False,
@@ -102,13 +104,14 @@ def _told(
     )
     kept, model.generation_config = model.generation_config, GenerationConfig()
     try:
-        found = model.generate(begin, attention_mask=torch.ones_like(begin), generation_config=config)
+        found = model.generate(
+            begin, attention_mask=torch.ones_like(begin), generation_config=config, logits_processor=[force]
+        )
     finally:
         model.generation_config = kept
-    new = found.sequences[:, begin.shape[1] :]
-    if new.shape != (1, _STEPS) or len(found.logits) != _STEPS:
+    if found.sequences.shape != text.shape or len(found.logits) != _STEPS:
         raise ValueError(f"it makes {list(found.sequences.shape)} tokens of {list(begin.shape)}")
-    return torch.cat([begin, new.to(begin)], 1), tuple(row[0].float() for row in found.logits)
+    return tuple(row[0].float() for row in found.logits)
 
 
 def _are_of(
