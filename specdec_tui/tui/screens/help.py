@@ -108,4 +108,4 @@ class HelpScreen(Dialog[None]):
         with VerticalScroll(id="help") as box:
             box.border_title = "Help"
             box.border_subtitle = "↓ keys and settings · escape closes"
-            yield HelpText(help_text(), markup=False)
+            yield HelpText(markup=False)  # has its lines as soon as its width is known
