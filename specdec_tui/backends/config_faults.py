@@ -11,6 +11,8 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import accelerate
@@ -18,9 +20,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedConfig
 
-from specdec_tui.backends.config_fields import shown
+from specdec_tui.backends.config_fields import needed_in, shown
 from specdec_tui.backends.errors import is_raw, plainly
 
+_LARGEST = 2**63 - 1
 SECONDS = 10.0  # that the search may take
 Fields = dict[str, Any]
 Step = Callable[[Fields], object]
@@ -70,16 +73,18 @@ def fault(error: Exception, config: Mapping[str, Any], step: Step) -> str:
     if named := _FIELD.match(text):
         field = named[1]
         place, value = next(_places(config, field), (field, _told(text)))
-        return _sentence(place, value, _needed(text))
+        return _sentence(place, value, _needed(text) or _usual(place, _defaults(dict(config)).get(field)))
     if _CLASS.match(text) and not is_raw(said := _CLASS.sub("", text)):
         return said
     fields, said = dict(config), plainly(error)
     found = None if _goes_well(fields, step) else _culprit(fields, step)
+    if found is None and isinstance(error, OverflowError):
+        found = next(((path, held, None) for path, held in _numbers(fields) if abs(held) > _LARGEST), None)
     if found is None:
         return said if not is_raw(said) else f"transformers cannot make sense of it{_lacks(error)}"
     path, value, usual = found
     if is_raw(said):
-        return _sentence(path, value, _usual(usual))
+        return _sentence(path, value, _usual(path, usual))
     return _sentence(path, value, said if usual is None else f"{said} ({shown(usual)} is usual)")
 
 
@@ -109,13 +114,16 @@ def _needed(text: str) -> str:
     among = re.search(r"match any type in \((.*?)\)\. Errors", text) or re.search(r"expected (\w+)", text)
     kinds = list(dict.fromkeys(_KINDS[kind] for kind in _EXPECTED.findall(among[1] if among else "")))
     if not kinds:
-        return "another value is needed"
+        return ""
     if "a number" in kinds and "a whole number" in kinds:
         kinds.remove("a whole number")
     return f"{' or '.join(kinds)} is needed{', or nothing' if 'NoneType' in text.split('Errors')[0] else ''}"
 
 
-def _usual(value: object) -> str:
+def _usual(path: str, value: object) -> str:
+    """What would do in a field that has this value where it is left out."""
+    if needed := needed_in(path):
+        return needed
     if value is None:
         return "leave it out, or take another value"
     kind = "true or false" if isinstance(value, bool) else _KINDS.get(type(value).__name__, "another value")
@@ -142,12 +150,29 @@ def _culprit(config: Fields, step: Step) -> tuple[str, Any, Any] | None:
             return None
         if not _goes_well({name: held for name, held in config.items() if name != field}, step):
             continue
-        for inner in value if isinstance(value, dict) else ():
-            less = {name: held for name, held in value.items() if name != inner}
-            if _goes_well({**config, field: less}, step):
-                return f"{field}.{inner}", value[inner], None
-        return field, value, usual.get(field)
+        return _within((field,), config, step, usual.get(field), end)
     return None
+
+
+def _within(path: tuple[str, ...], config: Fields, step: Step, usual: Any, end: float) -> tuple[str, Any, Any]:
+    """The field inside of a group that is at fault, or the group."""
+    value: Any = reduce(getitem, path, config)
+    for inner in value if isinstance(value, dict) else ():
+        if time.monotonic() > end:
+            break
+        less = deepcopy(config)
+        del reduce(getitem, path, less)[inner]
+        if _goes_well(less, step):
+            return _within((*path, inner), config, step, None, end)
+    return ".".join(path), value, usual
+
+
+def _numbers(fields: Fields, within: str = "") -> Iterator[tuple[str, int | float]]:
+    for name, value in fields.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield within + name, value
+        elif isinstance(value, dict):
+            yield from _numbers({str(key): part for key, part in value.items()}, f"{within}{name}.")
 
 
 def _goes_well(config: Fields, step: Step) -> bool:
@@ -173,12 +198,15 @@ def _same(one: object, other: object) -> bool:
 def out_of_the_usual(config: PreTrainedConfig) -> str:
     """Numbers of a config that may make scores infinite or none: `eps is -1 (1e-05 is usual)`; empty for none."""
     usual, found = _defaults(config.to_dict()), []
-    for field, value in config.to_dict().items():
-        if not isinstance(value, int | float) or isinstance(value, bool) or field.endswith("_token_id"):
+    for field, value in _numbers(config.to_dict()):
+        if field.endswith("_token_id"):
             continue
         known = usual.get(field)
         known = known if isinstance(known, int | float) and not isinstance(known, bool) else None
         odd = not math.isfinite(value) or abs(value) > 1e6 * max(1.0, abs(known or 0))
         if odd or (known is not None and known > 0 and value <= 0):
-            found.append(f"{field} is {shown(value)}" + ("" if known is None else f" ({shown(known)} is usual)"))
+            found.append(
+                f"{field} is {shown(value)}"
+                + (" (mostly left out)" if known is None else f" ({shown(known)} is usual)")
+            )
     return ", ".join(found[:3])

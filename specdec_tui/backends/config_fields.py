@@ -40,6 +40,12 @@ def check_fields(name: str, config: Mapping[str, Any]) -> None:
     _check_rotations(name, config, ())
 
 
+def needed_in(path: str) -> str:
+    """What would do in a field that is checked here; empty for any other."""
+    parts = path.split(".")
+    return _fault(parts, parts[-1], "")
+
+
 def wrong(name: str, field: str, value: object, needed: str) -> LoadError:
     """The one sentence for a field that cannot be used."""
     return LoadError(f"{name}: {named(field)} in its config is {shown(value)}: {needed}.")
@@ -64,7 +70,7 @@ def _fields(config: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[
 def _fault(path: Sequence[str], field: str, value: Any) -> str:
     """What would do in place of a value; empty where it does, or where it is another check's or nobody's."""
     if isinstance(value, float) and math.isnan(value):
-        return "a number is needed"
+        return "it must not be NaN"
     if value is None:
         return ""
     turns = any(part in _ROTATIONS for part in path[:-1])
@@ -78,7 +84,7 @@ def _fault(path: Sequence[str], field: str, value: Any) -> str:
         good = isinstance(value, list) and value and all(_between(part, _MOST_BASE) for part in value)
         return "" if good else "a list of numbers above 0 is needed"
     if field in ("rope_type", "type") and turns:
-        return "" if isinstance(value, str) else "a name is needed"
+        return "" if isinstance(value, str) and value else "a name is needed, such as 'default'"
     return ""
 
 

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from specdec_tui.backends import config_faults, demo, hub
-from specdec_tui.backends.config_fields import shown
+from specdec_tui.backends.config_fields import shown, wrong
 from specdec_tui.backends.errors import panics_raise, plainly
 from specdec_tui.backends.pair import LoadError, ReportProgress
 from specdec_tui.backends.presets import DEMO_DRAFTER, DEMO_TARGET, ModelSpec
@@ -155,6 +155,8 @@ def _why_no_config(spec: ModelSpec, location: hub.Location, error: Exception) ->
     fields: dict[str, Any] = {}
     if location.gguf_file is None:
         fields = read_object(location.folder / "config.json")
+    if location.gguf_file is None and not fields.get("model_type", True):
+        return str(wrong(spec.name, "model_type", fields["model_type"], "a name is needed"))
     if "does not recognize this architecture" in message or "not supported yet" in message:
         kind = f"model_type in its config is {shown(fields['model_type'])}, but " if "model_type" in fields else ""
         return (

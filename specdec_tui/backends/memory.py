@@ -14,6 +14,8 @@ import accelerate
 import psutil
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedConfig
+from transformers.activations import ACT2FN
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from specdec_tui.backends import config_faults
 from specdec_tui.backends.causal_lm import context_length_of
@@ -94,7 +96,11 @@ def _named_fault(error: Exception, config: Mapping[str, Any]) -> str:
     if "Padding_idx" in str(error):
         return f"pad_token_id is {config.get('pad_token_id')!r:.40}, which is no id of its vocabulary"
     if isinstance(error, KeyError) and (field := _field_of(error.args[:1], config)):
-        return f"{field} is {error.args[0]!r:.40}, which is not known"
+        known: Sequence[str] = sorted({"default", *ROPE_INIT_FUNCTIONS}) if field.endswith("rope_type") else ()
+        if "act" in field:
+            known = [name for name in ("silu", "gelu", "gelu_new", "relu", "tanh") if name in ACT2FN]
+        such = f": {', '.join(known)} are" if known else ""
+        return f"{field} is {error.args[0]!r:.40}, which is not known{such}"
     return config_faults.fault(error, config, config_faults.build)
 
 

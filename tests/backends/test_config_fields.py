@@ -103,7 +103,14 @@ def test_a_config_that_asks_for_other_outputs_is_a_valid_models(
         ),
         ({"rope_scaling": {"type": "linear", "factor": 0}}, "rope_scaling.factor in its config is 0: a number above 0"),
         ({"rope_theta": -5}, "rope_theta in its config is -5: a number above 0, at most 1e+15, is needed."),
-        ({"rope_parameters": ROPE | {"rope_type": None}}, "rope_parameters.rope_type"),
+        (
+            {"rope_parameters": ROPE | {"rope_type": None}},
+            "rope_parameters.rope_type is None: a name is needed, such as",
+        ),
+        ({"rope_parameters": ROPE | {"rope_type": "x"}}, "which is not known: default, dynamic, linear, "),
+        ({"rope_parameters": ROPE | {"rope_theta": None}}, "rope_parameters.rope_theta is None: a number above 0, at"),
+        ({"model_type": None}, "model_type in its config is None: a name is needed."),
+        ({"initializer_range": 1e308}, "initializer_range is 1e+308: "),
         (
             {"rope_parameters": ROPE | {"rope_type": []}},
             "rope_parameters.rope_type in its config is []: a name",
@@ -131,6 +138,7 @@ def test_a_field_that_no_model_can_be_made_of_is_named_with_what_would_do(
             "rope_parameters.full_attention in its config is 5",
         ),
         ("gemma3", {"query_pre_attn_scalar": -1}, "query_pre_attn_scalar is -1: "),
+        ("gemma3", {"sliding_window": 10**30}, "sliding_window is 1000000000000000000000000000000: "),
         ("gemma3", {"sliding_window": None}, "sliding_window is None: "),
         (
             "gemma2",

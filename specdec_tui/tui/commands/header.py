@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from time import monotonic
 from typing import Literal
@@ -27,12 +28,13 @@ _BAR_CELLS, _SHORT_BAR_CELLS = 16, 8
 _WIDE = 100
 _TURNS = "◐◓◑◒"
 _TURN_SECONDS = 0.5
+_ASIDE = re.compile(r"(.*\S) \([^()]*\)")
 _STOPS = {"running": "ctrl+c stops", "loading": "ctrl+c abandons"}
 _ROOM_FOR_KEYS = {"loading": 100}  # columns: what is loaded comes first
 
 
 class Header(Widget):
-    """One line, shortened from the left so that the state is always readable."""
+    """One line. What it has no room for is left out part by part, never cut within, but for names; the state stays."""
 
     state: reactive[State] = reactive[State]("loading")
     pair: reactive[PairInfo | None] = reactive[PairInfo | None](None)
@@ -55,25 +57,49 @@ class Header(Widget):
         right = Content.assemble((f"{glyph} {self.state}{waited}", f"bold {colour}"))
         if self.state in _STOPS and self.size.width >= _ROOM_FOR_KEYS.get(self.state, 0):
             right = Content.assemble((f"{_STOPS[self.state]}  ", "$text-muted"), right)
+        rights = [right]
         if self.progress is not None:
+            bar = Content.assemble(_bar(self.progress, self.size.width), "  ", right)
             # Only a load is more than the name of the pair: what is made in the background stands behind it.
-            stage = "" if self.state == "loading" else f"{one_row(self.progress.stage)} "
-            right = Content.assemble((stage, "$text-muted"), _bar(self.progress, self.size.width), "  ", right)
-        left = Content.assemble(("specdec-tui", "bold $text-primary"), "  ", self._subject())
-        room = max(0, self.content_size.width - right.cell_length - 2)
-        left = left.truncate(room, ellipsis=True, pad=True)
-        return Content.assemble(left, "  ", right)
+            if self.state != "loading":
+                rights.insert(0, Content.assemble((f"{one_row(self.progress.stage)} ", "$text-muted"), bar))
+            rights.insert(-1, bar)
+        return _fitted(self._subjects(), rights, self.content_size.width)
 
-    def _subject(self) -> Content:
+    def _subjects(self) -> list[Content]:
+        """What is told on the left, the longest first."""
         if self.state == "loading" and self.progress is not None:
-            return Content(one_row(self.progress.stage))
+            return [Content(words) for words in _without_asides(one_row(self.progress.stage))]
         if self.pair is None:
-            return Content("no models: press m to choose a pair" if self.state == "failed" else "")
+            return [Content("no models: press m to choose a pair" if self.state == "failed" else "")]
         return describe(self.pair)
 
 
-def describe(pair: PairInfo) -> Content:
-    """`target + drafter · device · dtype · memory`, names as given, never as markup."""
+def _fitted(subjects: list[Content], rights: list[Content], width: int) -> Content:
+    """Subject and state in one line: as much of both as fits, in whole parts; only the last names may be cut."""
+    title = Content.styled("specdec-tui", "bold $text-primary")
+    lefts = [Content.assemble(title, "  ", subject) for subject in subjects] + [subjects[-1]]
+    for right in rights:
+        room = max(0, width - right.cell_length - 2)
+        for left in lefts:
+            if left.cell_length <= room:
+                return Content.assemble(left.truncate(room, pad=True), "  ", right)
+    right = rights[-1]
+    return Content.assemble(
+        lefts[-1].truncate(max(0, width - right.cell_length - 2), ellipsis=True, pad=True), "  ", right
+    )
+
+
+def _without_asides(words: str) -> list[str]:
+    """Words as they are, and with one after the other of the brackets at their end left out."""
+    found = [words]
+    while shorter := _ASIDE.match(found[-1]):
+        found.append(shorter[1])
+    return found
+
+
+def describe(pair: PairInfo) -> list[Content]:
+    """`target + drafter · device · dtype · memory`, names as given, never as markup; then with fewer of the facts."""
     models = [pair.target] if pair.drafter is None else [pair.target, pair.drafter]
     names = Content(" + ").join([Content(one_row(model.name)) for model in models])
     facts = [
@@ -81,7 +107,8 @@ def describe(pair: PairInfo) -> Content:
         _each(model.precision for model in models),
         size(sum(model.memory_bytes for model in models)),
     ]
-    return Content.assemble(names, (" · " + " · ".join(facts), "$text-muted"))
+    told = [Content.assemble(names, (" · " + " · ".join(facts[:count]), "$text-muted")) for count in (3, 2, 1)]
+    return [*told, names]
 
 
 def _each(values: object) -> str:

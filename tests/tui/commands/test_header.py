@@ -1,0 +1,65 @@
+"""The top line has its parts whole: what it has no room for is left out."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.content import Content
+
+from specdec_tui.backends.pair import ModelInfo, PairInfo, Progress
+from specdec_tui.tui.commands.header import Header
+
+STAGE = "Trying SmolLM2-135M-Instruct (demo) (compiles for this processor the first time)"
+TARGET = ModelInfo("SmolLM2-135M-Instruct", "cpu", "float32", "none", 135_000_000, 538_000_000, 8192)
+PAIR = PairInfo(TARGET, ModelInfo("lightonai/drafter", "cpu", "float32", "none", 9_000_000, 36_000_000, 8192), True, ())
+
+
+class Shown(App[None]):
+    CSS = "Header { height: 1; padding: 0 1; }"
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__()
+        self._values = values
+
+    def compose(self) -> ComposeResult:
+        yield Header()
+
+    def on_mount(self) -> None:
+        for name, value in self._values.items():
+            setattr(self.query_one(Header), name, value)
+
+
+async def line(width: int, **values: Any) -> str:
+    app = Shown(**values)
+    async with app.run_test(size=(width, 5)) as pilot:
+        await pilot.pause()
+        header = app.query_one(Header)
+        shown = header.render()
+        assert isinstance(shown, Content)
+        assert shown.cell_length <= max(width, 20)
+        return shown.plain
+
+
+@pytest.mark.parametrize("width", [60, 66, 70, 80, 84, 90, 100, 104, 110, 120, 130, 140, 160])
+async def test_what_a_load_does_is_never_cut_within_a_word(width: int) -> None:
+    shown = await line(width, state="loading", progress=Progress(STAGE, 0.45))
+    assert "…" not in shown and "loading" in shown and shown.strip().startswith(("specdec-tui", "Trying Smol"))
+    assert ("compiles" in shown) == ("(compiles for this processor the first time)" in shown)
+    assert ("(dem" in shown) == ("(demo)" in shown)
+
+
+@pytest.mark.parametrize("width", [64, 70, 80, 84, 90, 100, 120, 140])
+async def test_facts_of_a_pair_are_left_out_whole(width: int) -> None:
+    shown = await line(width, state="ready", pair=PAIR)
+    assert "SmolLM2-135M-Instruct + lightonai/drafter" in shown and "ready" in shown and "…" not in shown
+    facts = re.sub(r".*drafter", "", shown).replace("● ready", "").strip(" ·")
+    assert facts in ("", "cpu", "cpu · float32", "cpu · float32 · 574 MB")
+
+
+@pytest.mark.parametrize("width", [5, 12, 20, 30, 45])
+async def test_names_alone_are_cut_where_nothing_else_is_left(width: int) -> None:
+    shown = await line(width, state="ready", pair=PAIR)
+    assert "ready" in shown and "specdec-tui" not in shown and "·" not in shown
