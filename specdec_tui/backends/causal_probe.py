@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from specdec_tui.backends import config_faults
 from specdec_tui.backends.causal_lm import context_length_of
+from specdec_tui.backends.config_fields import wrong
 from specdec_tui.backends.errors import is_out_of_memory
 from specdec_tui.backends.generate_probe import input_device
 from specdec_tui.backends.pair import LoadError
@@ -51,6 +52,9 @@ def refuse_what_looks_ahead(name: str, model: PreTrainedModel) -> None:
     scale = float(one.abs().max())
     difference = float((one - other).abs().max())
     if difference > _share(model) * scale:
+        window = getattr(config, "sliding_window", None)
+        if isinstance(window, int) and window < 1:  # nothing is left to see, and all is seen instead
+            raise wrong(name, "sliding_window", window, "a whole number from 1 up is needed")
         raise LoadError(
             f"{name} ({config.model_type}) looks ahead: its scores for a token depend on what follows "
             "(it is an encoder, or was saved as one): only causal language models are supported."

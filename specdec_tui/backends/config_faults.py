@@ -78,7 +78,7 @@ def fault(error: Exception, config: Mapping[str, Any], step: Step) -> str:
         return said
     fields, said = dict(config), plainly(error)
     found = None if _goes_well(fields, step) else _culprit(fields, step)
-    if found is None and isinstance(error, OverflowError):
+    if found is None and (isinstance(error, OverflowError) or "overflow" in text.lower()):
         found = next(((path, held, None) for path, held in _numbers(fields) if abs(held) > _LARGEST), None)
     if found is None:
         return said if not is_raw(said) else f"transformers cannot make sense of it{_lacks(error)}"

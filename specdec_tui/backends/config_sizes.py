@@ -18,7 +18,10 @@ WIDTH = ("hidden_size", "n_embd", "d_model")
 VOCABULARY = ("vocab_size",)
 # Checked for being whole numbers, where they are given as one number (some families give a list, by layer).
 _HEADS = ("num_attention_heads", "n_head", "num_heads")
-_OTHERS = ("intermediate_size", "n_inner", "num_key_value_heads", "head_dim", "max_position_embeddings", "n_positions")
+_OTHERS = (
+    *("intermediate_size", "n_inner", "ffn_dim", "word_embed_proj_dim", "num_key_value_heads", "head_dim"),
+    *("max_position_embeddings", "n_positions", "num_experts", "num_local_experts", "num_experts_per_tok"),
+)
 _PARTS = ("text_config", "decoder", "llm_config", "language_config")
 
 LAYER_BYTES = 35_000

@@ -76,7 +76,8 @@ def plainly(error: BaseException) -> str:
 _RAW = re.compile(
     r"is not there|object has no attribute|'\w+' object |\w+Error\b|storage object|unsupported operand|unhashable type"
     r"|literal for int|cannot convert|could not convert|argument must be|\bargument '\w+' must be|not supported between"
-    r"|too big to convert|bounds? inconsistent|<class '|dictionary update sequence|positional argument|keyword argument"
+    r"|too big to convert|[Oo]verflow|negative dimension"
+    r"|bounds? inconsistent|<class '|dictionary update sequence|positional argument|keyword argument"
     r"|out of range|not subscriptable|NoneType|one of its sizes is zero"
 )
 

@@ -8,7 +8,8 @@ import re
 _RAW = re.compile(
     r"is not there|has no attribute|'\w+' object|\b[A-Z]\w*(?:Error|Exception)\b|storage object|unsupported operand"
     r"|unhashable|invalid literal|cannot convert|could not convert|argument must be|argument '\w+'"
-    r"|not supported between|too big to convert|<class '|update sequence element|positional argument|keyword argument"
+    r"|not supported between|too big to convert|[Oo]verflow|negative dimension"
+    r"|<class '|update sequence element|positional argument|keyword argument"
     r"|not subscriptable|NoneType|index out of range|another dtype|Traceback|one of its sizes"
 )
 

@@ -139,6 +139,10 @@ def test_a_field_that_no_model_can_be_made_of_is_named_with_what_would_do(
         ),
         ("gemma3", {"query_pre_attn_scalar": -1}, "query_pre_attn_scalar is -1: "),
         ("gemma3", {"sliding_window": 10**30}, "sliding_window is 1000000000000000000000000000000: "),
+        ("gemma2", {"sliding_window": -1}, "sliding_window in its config is -1: a whole number from 1 up is needed."),
+        ("mixtral", {"num_experts_per_tok": -1}, "num_experts_per_tok in its config is -1: a whole number from 0 up"),
+        ("mixtral", {"num_experts_per_tok": 10**30}, "num_experts_per_tok is 1000000000000000000000000000000: "),
+        ("opt", {"ffn_dim": -1}, "ffn_dim in its config is -1: a whole number from 0 up is needed."),
         ("gemma3", {"sliding_window": None}, "sliding_window is None: "),
         (
             "gemma2",
