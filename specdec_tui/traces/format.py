@@ -77,13 +77,14 @@ def parse_lines(lines: Iterable[str]) -> Trace:
     header: TraceHeader | None = None
     expected: Any = None
     events: list[Event] = []
-    order = Order()
+    order = Order({})
     try:
         for count, line in enumerate(lines, 1):
             try:
                 if header is None:
                     table = _parsed(line, count)
                     header = read_header_table(table)
+                    order = Order(header.settings)
                     expected = table.get("events")
                 else:
                     event = _event(line, count)

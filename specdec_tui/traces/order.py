@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from specdec_tui.decoding.records import (
     Checked,
@@ -25,11 +27,16 @@ from specdec_tui.traces.header import AGREES, NOT_TO_ITS_END, TraceError
 from specdec_tui.traces.played import Played
 from specdec_tui.traces.values import BadField, shown
 
+_TOKEN_BY_TOKEN = ("rejection", "skip-adjustment")
+
 
 class Order:
     """Whether every run begins before its records, which are in order, ends once and holds no more than a run can."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        """`settings`: those that the header names, of all runs."""
+        self._gamma = settings.get("gamma")
+        self._token_by_token = settings.get("rule") in _TOKEN_BY_TOKEN
         self._runs: dict[str, _Held] = {}
         self._checks: list[tuple[int, Checked]] = []
         self._finished = False
@@ -48,7 +55,9 @@ class Order:
                 raise BadField("event", f"must start a run of {shown(event.strategy)} only once")
             if len(self._runs) == MOST_STRATEGIES:
                 raise BadField("strategy", f"must be one of at most {MOST_STRATEGIES} different ones")
-            self._runs[event.strategy] = run = _Held()
+            if type(self._gamma) is int and record.gamma != self._gamma:
+                raise BadField("gamma", f"contradicts the settings: {self._gamma} there, {record.gamma} here")
+            self._runs[event.strategy] = run = _Held(played=Played(self._token_by_token))
         elif run is None:
             raise BadField("event", f"must not come before 'run_started' of {shown(event.strategy)}")
         elif run.ended and record is not None:

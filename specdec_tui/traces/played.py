@@ -22,6 +22,7 @@ from specdec_tui.decoding.records import (
 from specdec_tui.traces.values import BadField
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_ROUNDED = 1e-3  # a draw this close to a chance says nothing
 _MOST_PLACES = 64  # a text that repeats itself has more, and is not worth the time
 
 
@@ -29,6 +30,8 @@ _MOST_PLACES = 64  # a text that repeats itself has more, and is not worth the t
 class Played:
     """What was read of a run: the tokens of its text, their pieces, and how it ended."""
 
+    token_by_token: bool = False
+    """Whether its rule judges each draft by its own draw alone."""
     gamma: int = 0
     max_new_tokens: int = 0
     ids: list[int] = field(default_factory=list)
@@ -50,6 +53,8 @@ class Played:
         match step.record:
             case RoundVerified() as record:
                 self._take_round(record, step.texts)
+                for index, draft in enumerate(record.drafts):
+                    _check_draw(f"drafts[{index}].draw", draft, self.token_by_token)
             case DraftsProposed(drafts=drafts):
                 self._check_drafts(drafts)
                 if not drafts:
@@ -161,6 +166,24 @@ def _check_statuses(drafts: tuple[Token, ...], due: list[Status]) -> None:
     if [draft.status for draft in drafts] != due:
         index = next(index for index, draft in enumerate(drafts) if draft.status is not due[index])
         raise _wrong_status(f"drafts[{index}]", due[index], drafts[index])
+
+
+def _check_draw(place: str, draft: Token, token_by_token: bool) -> None:
+    """BadField where a draft was judged otherwise than its draw says. Numbers of files are rounded.
+
+    No rule refuses a draft whose own draw was below its chance; `block` keeps some for what came behind them.
+    """
+    if draft.draw is None or draft.status not in (Status.ACCEPTED, Status.REJECTED):
+        return
+    name, chance = "acceptance", draft.acceptance
+    if chance is None and token_by_token and draft.p is not None and draft.q:
+        name, chance = "p / q", min(1.0, draft.p / draft.q)
+    if chance is None or abs(draft.draw - chance) <= _ROUNDED:
+        return
+    below = draft.draw < chance
+    if below != (draft.status is Status.ACCEPTED) and (below or token_by_token):
+        side = "below" if below else "above"
+        raise BadField(place, f"contradicts {draft.status}: {draft.draw:.4g} is {side} its {name} of {chance:.4g}")
 
 
 def _wrong_status(name: str, due: Status, token: Token) -> BadField:

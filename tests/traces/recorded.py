@@ -39,8 +39,9 @@ INSIGHT = Insight(0.1 + 0.2, 1e-17, ((7, 0.6), (8, 1 / 3)), ((8, 0.5),))
 
 def drafts(status: list[Status], position: int = 1) -> tuple[Token, ...]:
     return tuple(
-        Token(7 + i, fate, position + i, 0.1 * (i + 1), 1 / 3, 0.30000000000000004, 1e-9, INSIGHT if i == 0 else None)
+        Token(7 + i, fate, position + i, 0.1 * (i + 1), 1 / 3, 0.30000000000000004, draw, INSIGHT if i == 0 else None)
         for i, fate in enumerate(status)
+        for draw in [0.9 if fate is Status.REJECTED else 1e-9]
     )
 
 
@@ -79,8 +80,9 @@ def full_trace(prompt: str = "Why is the sky blue?") -> Trace:
 
 def trace_of(events: tuple[Event, ...], prompt: str = "Why?", *, second: int = 0) -> Trace:
     created = datetime(2026, 11, 28, 12, 0, second, tzinfo=UTC)
+    gamma = next((e.record.gamma for e in events if isinstance(e, Step) and isinstance(e.record, RunStarted)), 4)
     header = new_header(
-        prompt, events, pair=PAIR, settings=Settings(gamma=3), environment={"threads": 2}, created=created
+        prompt, events, pair=PAIR, settings=Settings(gamma=gamma), environment={"threads": 2}, created=created
     )
     return Trace(header, events)
 
@@ -97,8 +99,9 @@ def long_events(strategy: str, rounds: int, gamma: int = 4) -> list[Event]:
         fates = [Status.ACCEPTED] * accepted + [Status.REJECTED] * (accepted < drafting)
         fates += [Status.UNVERIFIED] * (drafting - len(fates))
         made = tuple(
-            Token(100 + (position + i) % 7 + 50 * (i >= accepted), fate, position + i, 0.8, 0.6123456, 0.9, 0.25)
+            Token(100 + (position + i) % 7 + 50 * (i >= accepted), fate, position + i, 0.8, 0.6123456, 0.9, draw)
             for i, fate in enumerate(fates)
+            for draw in [0.95 if fate is Status.REJECTED else 0.25]
         )
         words = tuple(f" word{token.id - 100}" for token in made)
         if drafting:

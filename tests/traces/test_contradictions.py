@@ -140,7 +140,14 @@ CONTRADICTIONS: dict[str, tuple[Change, str]] = {
         "field 'drafts[0].position' must be 1, not 32768",
     ),
     "a place of an emitted token": (setting("round_verified", "emitted.position", 0), "'emitted.position' must be 1"),
-    "more drafts than γ": (setting("run_started", "gamma", 3), "field 'drafts' must be at most the 3 of the run"),
+    "more drafts than γ": (
+        lambda lines: (lines[0]["settings"].pop("gamma"), setting("run_started", "gamma", 3)(lines)),
+        "field 'drafts' must be at most the 3 of the run",
+    ),
+    "another γ than the settings'": (
+        setting("run_started", "gamma", 5),
+        "field 'gamma' contradicts the settings: 4 there, 5 here",
+    ),
     "no room for a token": (
         setting("run_started", "max_new_tokens", 0),
         "field 'token' must not exceed the 0 new tokens of the run",
@@ -221,6 +228,57 @@ def test_what_no_run_can_have_written_is_refused_with_line_and_field(name: str, 
     change(lines)
     found = refusal(tmp_path / "run.jsonl", lines)
     assert found.startswith("run.jsonl: line ") and message in found
+
+
+def judged(rule: str, status: str, **numbers: float | None) -> Change:
+    """A round of one draft: these numbers, this fate."""
+
+    def change(lines: Lines) -> None:
+        lines[0]["settings"]["rule"] = rule
+        line = lines[at(lines, "round_verified", number=2)]
+        index = ["accepted", "accepted", "rejected"].index(status)
+        line["drafts"][index] |= numbers
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            judged("rejection", "rejected", p=0.9, q=0.5, acceptance=1.0, draw=0.4),
+            "field 'drafts[2].draw' contradicts rejected: 0.4 is below its acceptance of 1",
+        ),
+        (
+            judged("rejection", "rejected", p=0.2, q=0.4, acceptance=None, draw=0.1),
+            "field 'drafts[2].draw' contradicts rejected: 0.1 is below its p / q of 0.5",
+        ),
+        (
+            judged("rejection", "accepted", p=0.2, q=0.4, acceptance=0.5, draw=0.7),
+            "field 'drafts[0].draw' contradicts accepted: 0.7 is above its acceptance of 0.5",
+        ),
+        (
+            judged("skip-adjustment", "accepted", p=0.2, q=0.4, acceptance=None, draw=0.7),
+            "field 'drafts[0].draw' contradicts accepted: 0.7 is above its p / q of 0.5",
+        ),
+        (
+            judged("block", "rejected", p=0.2, q=0.4, acceptance=0.6, draw=0.1),
+            "field 'drafts[2].draw' contradicts rejected: 0.1 is below its acceptance of 0.6",
+        ),
+        (judged("rejection", "rejected", p=0.2, q=0.4, acceptance=0.5, draw=0.5), ""),
+        (judged("block", "accepted", p=0.2, q=0.4, acceptance=0.5, draw=0.7), ""),
+        (judged("block", "rejected", p=0.2, q=0.4, acceptance=None, draw=0.1), ""),
+    ],
+)
+def test_a_fate_is_what_the_draw_and_the_chances_of_its_draft_say(change: Change, message: str, tmp_path: Path) -> None:
+    lines = lines_of_comparison()
+    change(lines)
+    if message:
+        assert message in refusal(tmp_path / "run.jsonl", lines)
+    else:
+        path = tmp_path / "run.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        read_trace(path)
 
 
 def test_an_alternative_whose_text_came_before_is_refused(tmp_path: Path) -> None:

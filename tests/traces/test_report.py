@@ -179,7 +179,7 @@ def test_every_token_says_its_round_place_fate_and_numbers() -> None:
     (rejected,) = page.titles("rejected")
     assert rejected.splitlines()[0] == "round 1 · token 3 · ✗ rejected"
     assert rejected.splitlines()[2] == "processed p 0.200, q 0.333"
-    assert rejected.splitlines()[3].endswith("= 0.30 · draw 1.0e-09 < 0.30: rejected")
+    assert rejected.splitlines()[3].endswith("= 0.30 · draw 0.90 ≥ 0.30: rejected")
     accepted = page.titles("accepted")[0]
     assert "processed entropy (nats): target 0.300, drafter 0.000" in accepted
     assert "processed target: ·the 0.600" in accepted and "processed drafter:" in accepted

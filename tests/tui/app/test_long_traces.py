@@ -48,7 +48,10 @@ def long_run(strategy: str, rounds: int) -> list[Event]:
         fates = [Status.ACCEPTED] * accepted
         if strategy != "target" and accepted < 4:
             fates += [Status.REJECTED] + [Status.UNVERIFIED] * (3 - accepted)
-        drafts = tuple(Token(100 + i, fate, position + i, 0.8, 0.6, 0.9, 0.25) for i, fate in enumerate(fates))
+        drafts = tuple(
+            Token(100 + i, fate, position + i, 0.8, 0.6, 0.9, 0.95 if fate is Status.REJECTED else 0.25)
+            for i, fate in enumerate(fates)
+        )
         last = Token(200, Status.RESAMPLED if drafts else Status.SAMPLED, position + accepted, 0.7)
         words = (*(f" word{i}" for i in range(len(drafts))), " sky")
         events.append(Step(strategy, RoundVerified(number, drafts, last, 0.008, 0.05, 0.001), words))
