@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedConfig
 
 from specdec_tui.backends.config_fields import needed_in, shown
-from specdec_tui.backends.errors import is_raw, plainly
+from specdec_tui.backends.errors import in_words, is_raw, plainly
 
 _LARGEST = 2**63 - 1
 SECONDS = 10.0  # that the search may take
@@ -81,19 +81,11 @@ def fault(error: Exception, config: Mapping[str, Any], step: Step) -> str:
     if found is None and (isinstance(error, OverflowError) or "overflow" in text.lower()):
         found = next(((path, held, None) for path, held in _numbers(fields) if abs(held) > _LARGEST), None)
     if found is None:
-        return said if not is_raw(said) else f"transformers cannot make sense of it{_lacks(error)}"
+        return in_words(error, "transformers cannot make sense of it")
     path, value, usual = found
     if is_raw(said):
         return _sentence(path, value, _usual(path, usual))
     return _sentence(path, value, said if usual is None else f"{said} ({shown(usual)} is usual)")
-
-
-def _lacks(error: Exception) -> str:
-    """What a library looked for and did not find, where its error names that."""
-    if isinstance(error, KeyError) and error.args and re.fullmatch(r"[A-Za-z_]\w{0,60}", str(error.args[0])):
-        return f": {error.args[0]!r} is missing"
-    found = re.search(r"'\w*Config' object has no attribute '(\w+)'", str(error))
-    return f": {found[1]!r} is missing" if found else ""
 
 
 def _sentence(path: str, value: object, needed: str) -> str:

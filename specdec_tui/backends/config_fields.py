@@ -69,8 +69,6 @@ def _fields(config: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[
 
 def _fault(path: Sequence[str], field: str, value: Any) -> str:
     """What would do in place of a value; empty where it does, or where it is another check's or nobody's."""
-    if isinstance(value, float) and math.isnan(value):
-        return "it must not be NaN"
     if value is None:
         return ""
     turns = any(part in _ROTATIONS for part in path[:-1])
@@ -85,7 +83,7 @@ def _fault(path: Sequence[str], field: str, value: Any) -> str:
         return "" if good else "a list of numbers above 0 is needed"
     if field in ("rope_type", "type") and turns:
         return "" if isinstance(value, str) and value else "a name is needed, such as 'default'"
-    return ""
+    return "it must not be NaN" if isinstance(value, float) and math.isnan(value) else ""
 
 
 def _between(value: object, most: float, least: float | None = None) -> bool:

@@ -19,7 +19,7 @@ from transformers import (
 
 from specdec_tui.backends import config_faults, demo, hub
 from specdec_tui.backends.config_fields import shown, wrong
-from specdec_tui.backends.errors import panics_raise, plainly
+from specdec_tui.backends.errors import in_words, panics_raise
 from specdec_tui.backends.pair import LoadError, ReportProgress
 from specdec_tui.backends.presets import DEMO_DRAFTER, DEMO_TARGET, ModelSpec
 from specdec_tui.backends.small_files import read_object
@@ -71,7 +71,7 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
     except Exception as error:
         if _CODE in str(error):
             raise LoadError(f"{spec.name}: its tokenizer {_NEEDS_CODE}") from error
-        raise LoadError(f"{spec.name}: its tokenizer cannot be read: {plainly(error)}") from error
+        raise LoadError(f"{spec.name}: its tokenizer cannot be read: {in_words(error, _DAMAGED)}") from error
     template = tokenizer.chat_template
     parts = list(template.values()) if isinstance(template, dict) else [template or ""]
     if not all(isinstance(part, str) for part in parts):
@@ -84,6 +84,7 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
 
 
 _CODE = "trust_remote_code"
+_DAMAGED = "its files are damaged, or not those of one tokenizer"
 _NEEDS_CODE = "needs program code from its repository, which is not run here."
 
 # Fields of a config by which transformers would run other code than its own: kernels of the hub, modules of the
@@ -118,7 +119,8 @@ def _check_beside_the_weights(spec: ModelSpec, folder: Path) -> None:
     try:
         GenerationConfig.from_dict(read_object(folder / "generation_config.json"))
     except Exception as error:  # FileProblem, and whatever transformers thinks of a field
-        raise LoadError(f"{spec.name}: its generation_config.json is not valid: {plainly(error)}") from error
+        why = in_words(error, "a field of it has a value of another kind than it needs")
+        raise LoadError(f"{spec.name}: its generation_config.json is not valid: {why}") from error
 
 
 def _check_tokenizer_config(spec: ModelSpec, folder: Path) -> None:

@@ -87,6 +87,17 @@ def is_raw(words: str) -> bool:
     return _RAW.search(words) is not None
 
 
+def in_words(error: BaseException, otherwise: str) -> str:
+    """What an error says where that is a sentence; else what it comes to, and what was missed where that is named."""
+    said = plainly(error)
+    if not is_raw(said):
+        return said
+    if isinstance(error, KeyError) and error.args and re.fullmatch(r"[A-Za-z_]\w{0,60}", str(error.args[0])):
+        return f"{otherwise}: {error.args[0]!r} is missing"
+    missed = re.search(r"'\w*Config' object has no attribute '(\w+)'", str(error))
+    return f"{otherwise}: {missed[1]!r} is missing" if missed else otherwise
+
+
 def describe_error(error: Exception) -> str:
     """One plain sentence for a person."""
     if is_out_of_memory(error):

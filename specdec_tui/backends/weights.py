@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedMod
 
 from specdec_tui.backends import hub
 from specdec_tui.backends.description import ModelDescription
-from specdec_tui.backends.errors import first_line, plainly
+from specdec_tui.backends.errors import first_line, in_words, plainly
 from specdec_tui.backends.generation_fields import not_applied, not_applied_of_gguf
 from specdec_tui.backends.gguf_header import read_header
 from specdec_tui.backends.memory import Placement
@@ -206,7 +206,7 @@ def _why_not_loaded(error: Exception) -> str:
         return "its tensors cannot be converted to what its config describes"
     if isinstance(error, struct.error | EOFError | SafetensorError) or "unexpected EOF" in text:
         return "a weight file is damaged, or cut off: download it again"
-    return text
+    return in_words(error, "its files are damaged, or do not belong to its config")
 
 
 def info_of(

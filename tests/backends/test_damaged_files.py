@@ -242,7 +242,7 @@ def test_a_part_that_is_none_names_the_model_and_the_field(save_model: Any, fiel
         ("tokenizer_config.json", '{"chat_template": [5]}', "chat_template in its tokenizer must be text, or a list"),
         ("tokenizer_config.json", '{"chat_template": [{"name": "a"}]}', "chat_template in its tokenizer must be text"),
         ("tokenizer_config.json", '{"auto_map": {"AutoTokenizer": ["a.B", null]}}', "needs program code"),
-        ("tokenizer.json", "{}", "'added_tokens' is not there"),
+        ("tokenizer.json", "{}", "its files are damaged, or not those of one tokenizer: 'added_tokens' is missing"),
     ],
 )
 def test_a_tokenizer_that_is_none_is_told_in_words(save_model: Any, name: str, content: str, said: str) -> None:

@@ -275,6 +275,14 @@ def test_scores_that_are_no_numbers_are_different_and_leave_no_nan() -> None:
     assert (found.status, found.gap) == (S.DIFFERENT, None)
 
 
+@pytest.mark.parametrize("worst", [float("nan"), float("inf")])
+@pytest.mark.parametrize("token", [0, 1, 2])
+def test_no_token_is_the_first_choice_of_scores_that_are_not_finite(worst: float, token: int) -> None:
+    row = torch.tensor([1.0, worst, 0.0])
+    found = checked([token, token], None, FunctionModel(3, lambda ids: row))
+    assert (found.status, found.gap, found.detail) == (S.DIFFERENT, None, "the target's scores are not numbers")
+
+
 def test_what_goes_on_behind_a_cut_short_reference_is_forced_through_the_target() -> None:
     wrong = [*TEXT[:10], (TEXT[10] + 1) % 6, *TEXT[11:]]
     assert checked(wrong, TEXT[:8], cut_short=True).status is S.DIFFERENT
