@@ -15,6 +15,7 @@ from specdec_tui.backends.config_fields import wrong
 from specdec_tui.backends.errors import is_out_of_memory
 from specdec_tui.backends.generate_probe import input_device
 from specdec_tui.backends.pair import LoadError
+from specdec_tui.backends.static_model import window_in_use
 from specdec_tui.doors.characters import named
 
 _LENGTH = 12  # tokens, half of them common
@@ -36,6 +37,9 @@ def refuse_what_looks_ahead(name: str, model: PreTrainedModel) -> None:
     length = min(_LENGTH, context_length_of(config) or _LENGTH)
     if length < 2:
         raise LoadError(f"{name}: its config gives it a context of {length} token: there is no room for an answer.")
+    window = window_in_use(model)
+    if isinstance(window, int) and window < 1:  # one pass sees nothing or all, and `generate` breaks off
+        raise wrong(name, "sliding_window", window, "a whole number from 1 up is needed")
     common = length // 2
     ids = torch.tensor([[(7 * i + 3) % size for i in range(length)]] * 2)
     ids[1, common:] = (ids[1, common:] + 1 + size // 3) % size
@@ -52,9 +56,6 @@ def refuse_what_looks_ahead(name: str, model: PreTrainedModel) -> None:
     scale = float(one.abs().max())
     difference = float((one - other).abs().max())
     if difference > _share(model) * scale:
-        window = getattr(config, "sliding_window", None)
-        if isinstance(window, int) and window < 1:  # nothing is left to see, and all is seen instead
-            raise wrong(name, "sliding_window", window, "a whole number from 1 up is needed")
         raise LoadError(
             f"{name} ({config.model_type}) looks ahead: its scores for a token depend on what follows "
             "(it is an encoder, or was saved as one): only causal language models are supported."

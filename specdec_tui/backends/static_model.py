@@ -39,11 +39,18 @@ def prefilled(forward: Forward, ids: Tensor) -> tuple[Tensor, list[tuple[Tensor,
 def windows_of(model: PreTrainedModel) -> list[int]:
     """How many of the last tokens each layer sees; 0 for all of them."""
     config = model.config.get_text_config(decoder=True)
-    window = getattr(config, "sliding_window", None) or 0
-    if not getattr(config, "use_sliding_window", True) or not _knows(model, "sliding_window"):
-        window = 0  # a config may say more than its model does
+    window = window_in_use(model) or 0
     kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
     return [window if kind == "sliding_attention" else 0 for kind in kinds]
+
+
+def window_in_use(model: PreTrainedModel) -> int | None:
+    """The sliding window of a config, None where the model sees all: a config may say more than its model does."""
+    config = model.config.get_text_config(decoder=True)
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention"]
+    if not getattr(config, "use_sliding_window", True) or not _knows(model, "sliding_window"):
+        return None
+    return getattr(config, "sliding_window", None) if "sliding_attention" in kinds else None
 
 
 def _knows(model: PreTrainedModel, name: str) -> bool:

@@ -129,6 +129,12 @@ def test_a_field_that_no_model_can_be_made_of_is_named_with_what_would_do(
     assert said in refusal(change(save_model("target"), **fields))
 
 
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_a_window_that_a_model_does_not_use_is_no_fault(save_model: Any, kind: str) -> None:
+    engine = LocalEngine()
+    engine.load(ModelChoice(target=str(change(save_model("target", kind), sliding_window=0)), device="cpu"), print)
+
+
 @pytest.mark.parametrize(
     ("kind", "fields", "said"),
     [
@@ -140,6 +146,11 @@ def test_a_field_that_no_model_can_be_made_of_is_named_with_what_would_do(
         ("gemma3", {"query_pre_attn_scalar": -1}, "query_pre_attn_scalar is -1: "),
         ("gemma3", {"sliding_window": 10**30}, "sliding_window is 1000000000000000000000000000000: "),
         ("gemma2", {"sliding_window": -1}, "sliding_window in its config is -1: a whole number from 1 up is needed."),
+        *(
+            (kind, {"sliding_window": window}, f"sliding_window in its config is {window}: a whole number from 1 up")
+            for kind in ("mistral", "phi3", "gemma3", "mixtral")
+            for window in (0, -1)
+        ),
         ("mixtral", {"num_experts_per_tok": -1}, "num_experts_per_tok in its config is -1: a whole number from 0 up"),
         ("mixtral", {"num_experts_per_tok": 10**30}, "num_experts_per_tok is 1000000000000000000000000000000: "),
         ("opt", {"ffn_dim": -1}, "ffn_dim in its config is -1: a whole number from 0 up is needed."),
