@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
 
+from specdec_tui.decoding.course import WINDOW_ROUNDS
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.tui.figures.chart_layout import Chart
 from specdec_tui.tui.figures.chart_lines import (
@@ -158,7 +159,7 @@ def _latency(
     latest = figures.course.latest(min(LATEST_ROUNDS, max(0, height - 1 - len(means))))
     rows = [(str(record.round + 1), record.draft_seconds, record.verify_seconds) for record in latest]
     rows = (rows + means)[: max(0, height - 1)]
-    label = max(len(name) for name, *_ in rows) if rows else 0
+    label = len(f"last {WINDOW_ROUNDS}")  # of short runs too: the same milliseconds end in the same cell of all panes
     top = scale.round_seconds or 1.0
     narrow = width < _LEAST_FOR_BOTH
     room = max(0, width - label - 1 - (7 if narrow else 7 + 8))

@@ -271,8 +271,8 @@ def test_the_targets_own_step_is_a_line_across_the_bars_of_rounds() -> None:
     assert scale.round_seconds == pytest.approx(0.25)  # 1.5 · 140 ms, as a round number
     lines = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), TARGET, 80, 9, scale)]
     assert "bars 0–250" in lines[0] and "┃ target's mean 100.0" in lines[0]
-    room = 80 - len("run ") - 15
-    places = {line.index("┃") - len("run ") for line in lines[1:]}
+    room = 80 - len("last 50 ") - 15
+    places = {line.index("┃") - len("last 50 ") for line in lines[1:]}
     assert places == {round(100 / 250 * room)}
     assert all(line.count("▒") + line.count("█") + 1 == round(140 / 250 * room) for line in lines[1:])
     narrow = [text(line) for line in full_chart(Chart.LATENCY, run, run.window(), TARGET, 27, 9, scale)]
@@ -286,10 +286,24 @@ def test_under_a_changing_load_the_line_of_the_target_is_a_mean_like_the_bars_be
     run = many(20, "aa", 0.02, 0.05)
     scale = common_scale([target, run], target)
     own = text(full_chart(Chart.LATENCY, target, target.window(), target, 80, 9, scale)[-1])
-    assert own.startswith("run ") and own.split()[-1] == "49.9"
+    assert own.split()[0] == "run" and own.split()[-1] == "49.9"
     assert "┃ target's mean 49.9" in text(full_chart(Chart.LATENCY, run, run.window(), target, 80, 9, scale)[0])
     assert "┃target 49.9" in text(full_chart(Chart.LATENCY, run, run.window(), target, 31, 9, scale)[0])
     assert "target's mean 49.9" in text(compact_chart(Chart.LATENCY, run, target, 76, scale))
+
+
+@pytest.mark.parametrize("width", [27, 36, 60, 80])
+def test_the_same_milliseconds_end_in_the_same_cell_whether_a_run_was_short_or_long(width: int) -> None:
+    """Labels of a run of fewer than 50 rounds are shorter: its bars were wider, on a scale that a low pane has no
+    room to tell."""
+    short, long = many(20, "aa", 0.02, 0.08), many(60, "aa", 0.02, 0.08)
+    scale = common_scale([TARGET, short, long], TARGET)
+    ends = {
+        tuple(line.rindex(part) for part in "▒█┃")
+        for run in (short, long)
+        for line in (text(row) for row in full_chart(Chart.LATENCY, run, run.window(), TARGET, width, 9, scale)[1:])
+    }
+    assert len(ends) == 1
 
 
 @pytest.mark.parametrize("width", [45, 57, 76, 120])
