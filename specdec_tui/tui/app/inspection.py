@@ -9,6 +9,8 @@ from textual.geometry import Region
 from textual.notifications import SeverityLevel
 from textual.widget import Widget
 
+from specdec_tui.doors.characters import visible
+from specdec_tui.tui.figures.words import PaneState
 from specdec_tui.tui.inspector.panel import Inspector
 from specdec_tui.tui.inspector.place import stand
 from specdec_tui.tui.panes.pane import StrategyPane
@@ -64,7 +66,7 @@ class Inspection:
             self._screen.go_into(pane)
             pane.inspect()
         else:
-            self._screen.say("Nothing to inspect yet: run a prompt first")
+            self._screen.say(_nothing(pane))
 
     def close(self) -> bool:
         """Stop inspecting; False when nothing was inspected."""
@@ -122,3 +124,16 @@ class Inspection:
             self.panel.remove()
             self.panel = None
             self._came_from_outside = False
+
+
+def _nothing(pane: StrategyPane) -> str:
+    """Why there is no token to inspect."""
+    match pane.state:
+        case PaneState.IDLE:
+            return "Nothing to inspect yet: run a prompt first"
+        case PaneState.WAITING:
+            return f"Nothing to inspect yet: {visible(pane.strategy)} has not begun"
+        case PaneState.ENDED | PaneState.BROKEN_OFF:
+            return f"Nothing to inspect: {visible(pane.strategy)} wrote no token"
+        case _:
+            return f"Nothing to inspect yet: {visible(pane.strategy)} has no token so far"

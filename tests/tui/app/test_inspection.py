@@ -11,6 +11,7 @@ from scripted_engine import ScriptedEngine
 from specdec_tui.decoding.records import PrefillDone, RoundVerified, Step
 from specdec_tui.settings import Settings
 from specdec_tui.tui.app.inspection import Inspection
+from specdec_tui.tui.figures.words import PaneState
 from specdec_tui.tui.tokens.run_log import Place, RunLog
 
 
@@ -19,6 +20,7 @@ class Pane:
 
     def __init__(self, strategy: str, tokens: int) -> None:
         self.strategy, self.inspecting, self.cursor = strategy, False, None
+        self.state = PaneState.RUNNING if tokens else PaneState.IDLE
         self.run_log = RunLog()
         settings = Settings(max_new_tokens=max(1, tokens), strategies=("target",))
         for event in ScriptedEngine().run("why", settings, lambda: False) if tokens else ():
@@ -83,6 +85,22 @@ def test_before_any_run_there_is_nothing_to_inspect() -> None:
     screen = Screen(Pane("target", 0))
     Inspection(screen).toggle()
     assert "Nothing to inspect yet" in screen.said[0] and screen.focused is None
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (PaneState.WAITING, "Nothing to inspect yet: lookup has not begun"),
+        (PaneState.PREFILL, "Nothing to inspect yet: lookup has no token so far"),
+        (PaneState.ENDED, "Nothing to inspect: lookup wrote no token"),
+    ],
+)
+def test_of_a_pane_without_tokens_in_a_run_it_is_said_how_far_it_is(state: PaneState, words: str) -> None:
+    pane = Pane("lookup", 0)
+    pane.state = state
+    screen = Screen(pane)
+    Inspection(screen).toggle()
+    assert screen.said == [words] and screen.focused is None
 
 
 def test_the_panel_comes_with_the_first_pane_and_goes_with_the_last() -> None:

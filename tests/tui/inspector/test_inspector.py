@@ -315,3 +315,18 @@ async def test_without_a_run_there_is_nothing_to_inspect() -> None:
         await pilot.press("escape", "i")
         assert app.inspection.panel is None
         assert any("Nothing to inspect" in text for text in toasts(app))
+
+
+async def test_while_other_strategies_run_a_pane_that_waits_says_that_it_has_not_begun() -> None:
+    engine = ScriptedEngine(gated=True)
+    app = make_app(engine)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(pilot)
+        await ask(pilot, "why")
+        await until(pilot, lambda: app.grid.panes["target"].run_log.rows, "first token")
+        app.grid.panes["lookup"].focus()
+        await pilot.press("i")
+        assert app.inspection.panel is None
+        await until(pilot, lambda: any("lookup has not begun" in text for text in toasts(app)), "said")
+        engine.step(200)
+        await until(pilot, lambda: not app.runs.running, "ended")
