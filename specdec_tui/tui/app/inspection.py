@@ -117,7 +117,8 @@ class Inspection:
         if pane is None:
             return now
         panes, bottom = self._screen.room_for_panel
-        return stand(panes, bottom, pane.region.intersection(panes), pane.cursor_row, now)
+        others = [other.region for other in self._screen.all_panes if other is not pane]
+        return stand(panes, bottom, pane.region.intersection(panes), pane.cursor_row, now, others)
 
     def _close(self) -> None:
         if self.panel is not None and not any(pane.inspecting for pane in self._screen.all_panes):

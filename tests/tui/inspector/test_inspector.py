@@ -330,3 +330,22 @@ async def test_while_other_strategies_run_a_pane_that_waits_says_that_it_has_not
         await until(pilot, lambda: any("lookup has not begun" in text for text in toasts(app)), "said")
         engine.step(200)
         await until(pilot, lambda: not app.runs.running, "ended")
+
+
+async def test_of_three_panes_the_one_that_spans_both_columns_is_not_cut_by_the_panel() -> None:
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await after_a_run(pilot, app)
+        app.action_toggle_strategy("ngram")
+        await until(pilot, lambda: app.grid.panes["lookup"].region.width == 120, "three panes")
+        for name in ("target", "speculative", "lookup"):
+            app.grid.panes[name].focus()
+            before = [shown.region for shown in app.grid.shown]
+            await pilot.press("i")
+            await until(pilot, lambda: app.inspection.panel is not None and app.inspection.panel.size.height, "open")
+            box = app.inspection.panel.region
+            assert box.height >= 12 and [shown.region for shown in app.grid.shown] == before
+            assert not any(box.overlaps(region) and not box.contains_region(region) for region in before), name
+            assert not box.overlaps(app.grid.panes[name].region)
+            await pilot.press("i")
+            await until(pilot, lambda: app.inspection.panel is None, "closed")

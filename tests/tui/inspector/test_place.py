@@ -21,6 +21,21 @@ def test_a_wide_screen_does_not_give_it_everything() -> None:
     assert stand(wide, 58, Region(150, 2, 50, 50), 9, Region()) == Region(46, 2, 104, 50)
 
 
+def test_it_cuts_no_other_pane_in_the_middle() -> None:
+    """Of three panes the lower one spans both columns: its text and figures were hidden from their middle on."""
+    left, right, below = Region(0, 2, 60, 15), Region(60, 2, 60, 15), Region(0, 17, 120, 15)
+    assert stand(PANES, 38, left, 5, Region(), [right, below]) == right
+    assert stand(PANES, 38, right, 5, Region(), [left, below]) == left
+    assert stand(PANES, 38, below, 20, Region(), [left, right]) == Region(0, 2, 120, 15)
+    rows = [Region(0, y, 60, 10) for y in (2, 12)], [Region(60, y, 60, 10) for y in (2, 12)], [Region(0, 22, 120, 10)]
+    others = [pane for column in rows for pane in column if pane != rows[0][0]]
+    assert stand(PANES, 38, rows[0][0], 5, Region(), others) == Region(60, 2, 60, 20)
+    wide, upper = Region(0, 2, 200, 50), [Region(0, 2, 67, 25), Region(67, 2, 66, 25), Region(133, 2, 67, 25)]
+    lower = [Region(0, 27, 100, 25), Region(100, 27, 100, 25)]
+    assert stand(wide, 58, upper[0], 9, Region(), [*upper[1:], *lower]).bottom == 27
+    assert stand(wide, 58, lower[1], 30, Region(), [*upper, lower[0]]) == Region(0, 27, 100, 25)
+
+
 @pytest.mark.parametrize(
     "panes", [Region(0, 2, 80, 17), Region(0, 2, 40, 5), Region(0, 2, 200, 50), Region(0, 0, 60, 18)]
 )
