@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
@@ -39,30 +40,40 @@ def told_of(header: TraceHeader) -> str:
 
 
 def best(header: TraceHeader) -> str:
-    """The best strategy and its speedup; of a run that broke off, that it did; else what ran."""
-    return _best(header, lambda names: ", ".join(names)[:32], one_row, " vs. earlier")
+    """The best strategy and its speedup; of a run that has none, why in two words."""
+    return _best(header, one_row, " vs. earlier")
 
 
-def _best(
-    header: TraceHeader, all_of: Callable[[Sequence[str]], str], name_of: Callable[[str], str], earlier: str
-) -> str:
+def _best(header: TraceHeader, name_of: Callable[[str], str], earlier: str) -> str:
     if any(figures.get("finish_reason", "") is None for figures in header.strategies.values()):
         return "not ended"
-    if not (name := best_of(header)):
-        return all_of([name_of(name) for name in header.strategies])
-    return f"{name_of(name)} {speed(header, name, earlier)}"
+    if name := best_of(header):
+        return f"{name_of(name)} {speed(header, name, earlier)}"
+    if ends := {word for figures in header.strategies.values() if (word := _end(figures)[0])}:
+        return "failed" if "failed" in ends else "stopped"
+    if header.strategies:
+        return "no speedup" if len(header.strategies) > 1 else f"{name_of(next(iter(header.strategies)))} alone"
+    return ""
+
+
+def _end(figures: Mapping[str, Any]) -> Part:
+    """In a word how a run ended that did not come to its end."""
+    match figures.get("finish_reason", ""):
+        case EndReason.ERROR:
+            return "failed", BAD
+        case EndReason.CANCELLED:
+            return "stopped" if figures.get("prompt_tokens") else "not begun", WARN
+        case None:
+            return "not ended", WARN
+    return "", ""
 
 
 def _short_best(header: TraceHeader) -> str:
-    return _best(header, _first_of, one_row, EARLIER)
+    return _best(header, one_row, EARLIER)
 
 
 def _shortest_best(header: TraceHeader) -> str:
-    return _best(header, _first_of, _brief, EARLIER)
-
-
-def _first_of(names: Sequence[str]) -> str:
-    return names[0] + f" +{len(names) - 1}" * (len(names) > 1) if names else ""
+    return _best(header, _brief, EARLIER)
 
 
 def _brief(name: str) -> str:
@@ -104,12 +115,20 @@ def figures_line(header: TraceHeader) -> Content:
     """Every strategy of a run with its speedup, and whatever keeps that from being what it seems."""
     told, found = words(header), standings(header)
     parts: list[Part] = []
-    for name, one in found.items():
+    for name, figures in header.strategies.items():
+        one, (end, style) = found.get(name), _end(figures)
+        if one is None and not end and name == "target":
+            continue
         parts += [(" · " * bool(parts), QUIET), (one_row(name), "")]
-        parts.append((f" {speed(header, name, EARLIER)}", GOOD if one.verdict is Verdict.FASTER else ""))
-        doubt = DOUBTS.get(told.get(name, ""), "")
-        parts.append((f" {doubt}" * bool(doubt), WARN))
-        parts.append((" failed" * (header.strategies[name].get("finish_reason") == EndReason.ERROR), BAD))
+        if one is not None:
+            parts.append((f" {speed(header, name, EARLIER)}", GOOD if one.verdict is Verdict.FASTER else ""))
+            doubt = DOUBTS.get(told.get(name, ""), "")
+            parts.append((f" {doubt}" * bool(doubt), WARN))
+        parts.append((f" {end}", style) if end else (" no speedup" * (one is None), QUIET))
+    if not parts and header.strategies:
+        parts.append(("target alone: nothing was compared with it", QUIET))
+    elif not found and "target" not in header.strategies:
+        parts.append((" · no run of target to compare with" * bool(parts), QUIET))
     remarks = dict.fromkeys(one.remarks for one in found.values() if one.marks)
     if any(header.is_borrowed(name) for name in found):
         remarks[f"{EARLIER} over an earlier run of target"] = None

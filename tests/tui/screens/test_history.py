@@ -311,6 +311,44 @@ def test_below_the_list_every_strategy_has_its_figure_and_what_is_to_be_known_of
     assert "speculative 1.40×† · " in line and line.endswith(" · † target recomputes")
 
 
+NOT_BEGUN = {"finish_reason": "cancelled", "prompt_tokens": 0}
+
+
+@pytest.mark.parametrize(
+    ("strategies", "words", "line"),
+    [
+        (
+            {"target": {**NOT_BEGUN, "prompt_tokens": 9}, "speculative": NOT_BEGUN, "ngram": NOT_BEGUN},
+            "stopped",
+            "target stopped · speculative not begun · ngram not begun",
+        ),
+        ({"target": {"finish_reason": "length"}, "lookup": {"finish_reason": "error"}}, "failed", "lookup failed"),
+        ({"target": {"finish_reason": "length"}}, "target alone", "target alone: nothing was compared with it"),
+        (
+            {"lookup": {"finish_reason": "length"}},
+            "lookup alone",
+            "lookup no speedup · no run of target to compare with",
+        ),
+        (
+            {"target": {"finish_reason": "length"}, "lookup": {"finish_reason": "length"}},
+            "no speedup",
+            "lookup no speedup",
+        ),
+        ({"target": {"finish_reason": None}, "lookup": NOT_BEGUN}, "not ended", "target not ended · lookup not begun"),
+    ],
+)
+@pytest.mark.parametrize("width", [160, 100, 76])
+def test_a_run_without_a_speedup_says_why_in_plain_words(
+    strategies: dict[str, dict[str, object]], words: str, line: str, width: int
+) -> None:
+    """`target +3` stood there."""
+    run = entry()
+    assert run.header is not None
+    header = replace(run.header, strategies=strategies)
+    assert best(header) == words and str(figures_line(header)) == line
+    assert words in told(replace(run, header=header), width)
+
+
 def test_compared_runs_tell_interval_and_word_of_each_strategy() -> None:
     header = run_with(speculative="steady", ngram="disturbed", lookup="short").header
     assert header is not None
