@@ -13,12 +13,15 @@ from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED
 from specdec_tui.decoding.figures import RECOMPUTES
 from specdec_tui.decoding.records import LosslessStatus
 from specdec_tui.decoding.reliability import DOUBTS
+from specdec_tui.decoding.standing import BEYOND_TAU, MEANINGS, SAME_TEXT
+from specdec_tui.decoding.standing import RECOMPUTES as RECOMPUTED
 from specdec_tui.doors.output import Sheet
 from specdec_tui.settings import Settings
 
 SCHEMA = 1
-DOUBT, RECOMPUTED = "~", "†"
+DOUBT = "~"
 _MOST_DIFFERENT = 10
+_OF_SPEEDUPS = SAME_TEXT, BEYOND_TAU  # that a target recomputes is a notice of each of its runs
 
 
 def as_json(
@@ -105,7 +108,7 @@ def as_sheet(results: Sequence[Result], summaries: Sequence[Summary], info: Pair
             (
                 summary.strategy,
                 _spread(summary.decode_tokens_per_second, "{:.1f}"),
-                _speedup(summary),
+                _speedup(summary, own),
                 _number(summary.acceptance_rate, "{:.2f}"),
                 _number(summary.tokens_per_target_call, "{:.2f}"),
                 _told(summary, summary.cost_ratio),
@@ -135,7 +138,13 @@ CAPTION = (
 
 def note_lines(results: Sequence[Result], summaries: Sequence[Summary]) -> list[str]:
     """What a reader of the table must know, a sentence a line."""
-    return [*_clock_lines(summaries), *_pace_lines(summaries), *_different_lines(results), *_notice_lines(results)]
+    return [
+        *_clock_lines(summaries),
+        *_mark_lines(results, summaries),
+        *_pace_lines(summaries),
+        *_different_lines(results),
+        *_notice_lines(results),
+    ]
 
 
 def _clock_lines(summaries: Sequence[Summary]) -> list[str]:
@@ -146,6 +155,18 @@ def _clock_lines(summaries: Sequence[Summary]) -> list[str]:
         if told is not None and (summary.disturbed_runs or told.word in DOUBTS):
             what = f"{DOUBTS[told.word]}: " if not summary.disturbed_runs or summary.runs == 1 else ""
             lines.append(f"{DOUBT} {summary.strategy}: {what}{told.reason}")
+    return lines
+
+
+def _mark_lines(results: Sequence[Result], summaries: Sequence[Summary]) -> list[str]:
+    """Whose speedups are not what a reader would make of the figures beside them, and in how many runs."""
+    lines = []
+    for mark in _OF_SPEEDUPS:
+        for summary in summaries:
+            count = sum(mark in result.marks for result in results if result.strategy == summary.strategy)
+            if count:
+                where = f" in {count} of {summary.runs} runs" if summary.runs > 1 else ""
+                lines.append(f"{mark} {summary.strategy}{where}: {MEANINGS[mark]}")
     return lines
 
 
@@ -205,10 +226,11 @@ def lossless_words(results: Sequence[Result]) -> str:
     return ", ".join(words)
 
 
-def _speedup(summary: Summary) -> str:
+def _speedup(summary: Summary, runs: Sequence[Result]) -> str:
     """No single number where the clock was disturbed; marks for what the lines below the table say."""
     doubted = summary.disturbed_runs > 0 or (summary.reliability is not None and summary.reliability.word in DOUBTS)
     marks = f" {DOUBT}" * doubted + f" {RECOMPUTED}" * summary.recomputes
+    marks += "".join(f" {mark}" for mark in _OF_SPEEDUPS if any(mark in run.marks for run in runs))
     if summary.disturbed_runs and summary.runs > 1:
         marks += f"\n{summary.disturbed_runs} of {summary.runs} disturbed"
     spread = summary.speedup

@@ -25,6 +25,7 @@ from specdec_tui.decoding.records import (
     tokens_of,
 )
 from specdec_tui.decoding.reliability import Reliability, reliability
+from specdec_tui.decoding.standing import standing
 from specdec_tui.settings import Settings
 
 
@@ -62,6 +63,12 @@ class Result:
     @property
     def reliability(self) -> Reliability | None:
         return reliability(self.figures, self.baseline)
+
+    @property
+    def marks(self) -> str:
+        """What keeps its speedup from being what it seems, a mark each; of `standing.MARKS`."""
+        found = standing(self.figures, self.baseline)
+        return "" if found is None else found.marks
 
     @property
     def is_disturbed(self) -> bool:

@@ -20,6 +20,13 @@ _WORDS = {
     SAME_TEXT: "over the same text",
     BEYOND_TAU: "τ counts the prefill",
 }
+MEANINGS = {
+    RECOMPUTES: "target recomputes its whole text at each step: that flatters the others",
+    SAME_TEXT: "over the same text; tok/s are over all that each wrote",
+    BEYOND_TAU: "more than τ, which counts the prefill; a round makes as many tokens",
+}
+"""The same in full, for the line below a table that has them."""
+
 _AGREES = 0.05  # of the ratio of two speeds and a speedup
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED, Costs
 from specdec_tui.decoding.figures import RECOMPUTES, RunFigures
 from specdec_tui.decoding.records import Checked, EndReason, Lossless, LosslessStatus, Step
-from specdec_tui.decoding.standing import BEYOND_TAU, SAME_TEXT, Verdict
+from specdec_tui.decoding.standing import BEYOND_TAU, MEANINGS, SAME_TEXT, Verdict
 from specdec_tui.glossary import FIGURES
 from specdec_tui.traces.compared import Compared, compared
 from specdec_tui.traces.export import steps_of
@@ -157,11 +157,9 @@ def _warnings(figures: Mapping[str, RunFigures], found: Mapping[str, Compared]) 
         lines.append(f"{UNPREDICTED} {', '.join(changed)}: {TIMES_VARY}: nothing is predicted, and c and v not told.")
     if recomputing := [name for name, run in figures.items() if run.recomputes]:
         lines.append(f"† {', '.join(recomputing)}: {RECOMPUTES}.")
-    if same_text := [name for name, one in told.items() if one and SAME_TEXT in one.marks]:
-        lines.append(f"{SAME_TEXT} {', '.join(same_text)}: over the same text; tok/s are over all that each wrote.")
-    if beyond := [name for name, one in told.items() if one and BEYOND_TAU in one.marks]:
-        told_of = "more than τ, which counts the prefill; a round makes as many tokens"
-        lines.append(f"{BEYOND_TAU} {', '.join(beyond)}: {told_of}.")
+    for mark in (SAME_TEXT, BEYOND_TAU):
+        if marked := [name for name, one in told.items() if one and mark in one.marks]:
+            lines.append(f"{mark} {', '.join(marked)}: {MEANINGS[mark]}.")
     return [element("p", safe(line)) for line in lines]
 
 

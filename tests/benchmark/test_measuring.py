@@ -30,6 +30,7 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
+from specdec_tui.decoding.standing import BEYOND_TAU, MEANINGS, SAME_TEXT, standing
 from specdec_tui.doors.output import Sheet
 from specdec_tui.settings import ModelChoice, SettingError, Settings
 
@@ -389,6 +390,46 @@ def test_the_table_says_why_a_run_is_different_and_where() -> None:
     assert lines == [f"lookup differs (prompt 3, turn 1, repeat 2): from token 17 on: {detail}"]
     many = [results[1]] * 15
     assert len(note_lines(many, [])) == 11 and note_lines(many, [])[-1] == "and 5 more runs that differ"
+
+
+def drafting_run(repeat: int, step: float, rounds: int) -> list[Result]:
+    """Rounds of five tokens in `step` seconds, beside a target of 0.1 s a token that wrote five for each of nine."""
+    result = Result("lookup", 0, 0, "", repeat)
+    result.figures.add(RunStarted("lookup", 3, 4, 999))
+    result.figures.add(PrefillDone(Token(0, Status.SAMPLED, 0), 0.1))
+    for number in range(rounds):
+        drafts = tuple(Token(1, Status.ACCEPTED, 0) for _ in range(4))
+        result.figures.add(RoundVerified(number, drafts, Token(2, Status.BONUS, 0), 0.0, step, 0.0))
+    target = plain_run("target", 0.1, repeat=repeat, rounds=45)
+    target.baseline = result.baseline = target.figures
+    return [target, result]
+
+
+def test_a_speedup_has_the_marks_that_the_app_gives_it_and_a_line_that_says_what_they_mean() -> None:
+    """4.90× beside a τ of 4.60 stood there without a word."""
+    results = drafting_run(0, 0.1 / 0.98, 9)
+    stands = standing(results[1].figures, results[1].baseline)
+    assert stands is not None and stands.marks == BEYOND_TAU
+    row = row_of(as_sheet(results, summarize(results), INFO), "lookup")
+    assert row["speedup"].endswith(f") {BEYOND_TAU}") and row["τ"] == "4.60"
+    line = f"{BEYOND_TAU} lookup: more than τ, which counts the prefill; a round makes as many tokens"
+    assert line in note_lines(results, summarize(results))
+    results += drafting_run(1, 0.1 / 0.7, 9)
+    lines = note_lines(results, summarize(results))
+    assert f"{BEYOND_TAU} lookup in 1 of 2 runs: {MEANINGS[BEYOND_TAU]}" in lines
+    assert not any(line.startswith(BEYOND_TAU) for line in note_lines(results[2:], summarize(results[2:])))
+
+
+def test_a_speedup_over_the_same_text_alone_is_marked() -> None:
+    """Of a target whose passes became slower, only those are compared that wrote the same text."""
+    results = drafting_run(0, 0.1 / 0.5, 9)
+    for number in range(45, 90):
+        results[0].figures.add(RoundVerified(number, (), Token(0, Status.SAMPLED, number), 0.0, 0.15, 0.0))
+    assert SAME_TEXT in results[1].marks
+    row = row_of(as_sheet(results, summarize(results), INFO), "lookup")
+    assert SAME_TEXT in row["speedup"]
+    lines = note_lines(results, summarize(results))
+    assert f"{SAME_TEXT} lookup: over the same text; tok/s are over all that each wrote" in lines
 
 
 def test_a_target_that_recomputes_everything_is_said_beside_the_speedup_and_in_the_json() -> None:

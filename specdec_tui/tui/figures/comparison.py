@@ -14,7 +14,7 @@ from textual.widgets import Static
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED, Costs, costs
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
-from specdec_tui.decoding.standing import BEYOND_TAU, RECOMPUTES, SAME_TEXT, Standing, Verdict, standing
+from specdec_tui.decoding.standing import MARKS, MEANINGS, RECOMPUTES, Standing, Verdict, standing
 from specdec_tui.doors.characters import visible
 from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part, lossless_part, speed_text
 
@@ -195,13 +195,8 @@ def notes(entries: Sequence[Entry], label: str, can_repeat: bool) -> list[list[l
     found: list[list[list[Part]]] = []
     baseline: list[list[Part]] = []
     marks = {mark for entry in entries if entry.standing is not None for mark in entry.standing.marks}
-    if RECOMPUTES in marks:
-        told = f"{RECOMPUTES} target recomputes its whole text at each step: that flatters the others"
-        baseline.append([(told, WARN)])
-    if SAME_TEXT in marks:
-        baseline.append([(f"{SAME_TEXT} over the same text; tok/s are over all that each wrote", QUIET)])
-    if BEYOND_TAU in marks:
-        baseline.append([(f"{BEYOND_TAU} more than τ, which counts the prefill; a round makes as many tokens", QUIET)])
+    for mark in (mark for mark in MARKS if mark in marks):
+        baseline.append([(f"{mark} {MEANINGS[mark]}", WARN if mark == RECOMPUTES else QUIET)])
     if unpredicted := [visible(entry.strategy) for entry in entries if entry.costs.missing == TIMES_VARY]:
         baseline.append([(f"{UNPREDICTED} {TIMES_VARY}: no predicted, c and v of {', '.join(unpredicted)}", QUIET)])
     if label:
