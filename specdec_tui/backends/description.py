@@ -62,6 +62,7 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
         )
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise LoadError(f"{spec.name} is a {config.model_type} model, which is no causal language model.")
+    _check_parts(spec, config)
     if like is not None and _same_tokenizer(location.folder, like.location.folder):
         return ModelDescription(spec, location, config, like.tokenizer)
     try:
@@ -105,6 +106,14 @@ def choose_no_code(config: PreTrainedConfig) -> None:
             part.__dict__.pop(name, None)
         part.return_dict, part.torchscript = True, False
         part.output_hidden_states = part.output_attentions = False
+
+
+def _check_parts(spec: ModelSpec, config: PreTrainedConfig) -> None:
+    """LoadError for a group that would stand for the whole config, in a model that has no such part."""
+    for name in ("decoder", "generator", "text_config"):
+        if not isinstance(part := getattr(config, name, None), PreTrainedConfig | None):
+            needed = f"leave it out, as a {config.model_type} model has no such part"
+            raise wrong(spec.name, name, part, needed)
 
 
 def _check_beside_the_weights(spec: ModelSpec, folder: Path) -> None:

@@ -69,6 +69,8 @@ def plainly(error: BaseException) -> str:
         return "one of its sizes is zero"
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
+    if "UTF-8 BOM" in text:
+        return "a JSON file of it begins with a byte order mark: save it without"
     return text if text else type(error).__name__
 
 
@@ -78,7 +80,7 @@ _RAW = re.compile(
     r"|literal for int|cannot convert|could not convert|argument must be|\bargument '\w+' must be|not supported between"
     r"|too big to convert|[Oo]verflow|negative dimension"
     r"|bounds? inconsistent|<class '|dictionary update sequence|positional argument|keyword argument"
-    r"|out of range|not subscriptable|NoneType|one of its sizes is zero"
+    r"|out of range|index out of bounds|TextEncodeInput|not subscriptable|NoneType|one of its sizes is zero"
 )
 
 

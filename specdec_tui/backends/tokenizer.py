@@ -13,10 +13,11 @@ from transformers import PreTrainedTokenizerBase
 from specdec_tui.backends import growth, in_time
 from specdec_tui.backends.byte_fallback import REPLACEMENT, decode, may_take_long
 from specdec_tui.backends.chat_template import Turn, apply_template
-from specdec_tui.backends.errors import panics_raise, plainly
+from specdec_tui.backends.errors import in_words, panics_raise
 from specdec_tui.doors.characters import named, one_line
 
 _NAMED = 5  # tokens that a notice names
+_FAILS = "a rule in its files fails over it"
 
 Result = TypeVar("Result")
 
@@ -160,7 +161,7 @@ class PromptTokenizer:
         except in_time.TooLong:
             raise ValueError(f"the tokenizer{whose} does not {task} within {in_time.SECONDS} seconds") from None
         except Exception as error:  # the library raises bare exceptions, e.g. where no token stands for unknown words
-            raise ValueError(f"the tokenizer{whose} cannot {task}: {one_line(plainly(error))}") from error
+            raise ValueError(f"the tokenizer{whose} cannot {task}: {one_line(in_words(error, _FAILS))}") from error
 
     def _ids(self, text: str, add_special_tokens: bool = True) -> list[int]:
         growth.check_reading(self.tokenizer, text)

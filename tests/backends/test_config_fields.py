@@ -119,6 +119,10 @@ def test_a_config_that_asks_for_other_outputs_is_a_valid_models(
         ({"use_cache": "x"}, "use_cache is 'x': true or false is needed"),
         ({"head_dim": 0}, "head_dim is 0: "),
         ({"num_key_value_heads": 0}, "num_key_value_heads is 0: "),
+        *(
+            ({part: value}, f"{part} in its config is {value!r}: leave it out, as a llama model has no such part.")
+            for part, value in (("text_config", {"a": 1}), ("decoder", {"a": 1}), ("decoder", 5), ("generator", "x"))
+        ),
         ({"model_type": "x"}, "model_type in its config is 'x', but its architecture is not known"),
     ],
     ids=str,

@@ -14,6 +14,7 @@ from slow_tokenizers import LONG, PANICS, slow_to_write
 
 from specdec_tui import cli
 from specdec_tui.backends import in_time
+from specdec_tui.backends.pair import LoadError, PromptError
 from specdec_tui.decoding.records import Checked, EndReason, Event, Finished, RunEnded, Step
 from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
@@ -81,6 +82,25 @@ def test_a_panic_while_tokens_are_written_ends_every_run_in_one_line_with_its_te
         (answer,) = {e.answer for e in events if isinstance(e, Step) and e.strategy == "target" and e.answer}
         assert answer == "".join(texts(events))
     assert {end.reason for end in ends(played(engine, OTHER)).values()} == {EndReason.LENGTH}
+
+
+def test_a_tokenizer_that_counts_beyond_its_text_is_blamed_in_words_of_ours(save_model: Any) -> None:
+    rule = {"type": "Replace", "pattern": {"String": ""}, "content": "x"}
+    folder: Path = save_model("target")
+    file = folder / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"normalizer": rule}))
+    with pytest.raises(PromptError) as refused:
+        played(loaded(folder))
+    said = "cannot read this prompt: a rule in its files fails over it"
+    assert str(refused.value) == f"the tokenizer of {folder} {said}"
+
+
+def test_a_tokenizer_with_a_byte_order_mark_is_told_what_to_do(save_model: Any) -> None:
+    folder: Path = save_model("target")
+    file = folder / "tokenizer.json"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    with pytest.raises(LoadError, match="a JSON file of it begins with a byte order mark: save it without"):
+        loaded(folder)
 
 
 def test_a_panic_over_what_a_model_only_thought_of_ends_no_run(save_model: Any) -> None:
