@@ -293,7 +293,8 @@ def _read_config(path: Path) -> tuple[dict[str, str], list[str]]:
     except FileNotFoundError:
         return {}, []
     except (OSError, ValueError) as error:  # the latter: no TOML, or a number of thousands of digits
-        return {}, [f"cannot read the config file {path}: {reason_of(error)}"]
+        reason = "a number in it has too many digits" if "integer string" in str(error) else reason_of(error)
+        return {}, [f"cannot read the config file {path}: {reason}"]
     except RecursionError:
         return {}, [f"cannot read the config file {path}: it is nested too deeply"]
     found: dict[str, str] = {}
