@@ -7,6 +7,7 @@ fault names its own).
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import signal
@@ -37,8 +38,14 @@ class TookTooLong(BaseException):
     """Not an Exception: what handles errors of an input must not take it for one."""
 
 
-def campaign(kind: str, try_one: Callable[[Random], str], seconds: float = SECONDS, most_faults: int = 10) -> None:
-    """Call `try_one`, which names the outcome of its input, until the time is over or so many faults are found.
+def campaign(
+    kind: str,
+    try_one: Callable[[Random], str],
+    seconds: float = SECONDS,
+    most_faults: int = 10,
+    most_inputs: float = math.inf,
+) -> None:
+    """Call `try_one`, which names the outcome of its input, until the time is over or so much is tried or found.
 
     What it raises is a fault; the same one again, from the same line, is counted.
     """
@@ -47,7 +54,7 @@ def campaign(kind: str, try_one: Callable[[Random], str], seconds: float = SECON
     slowest = (0.0, FIRST)
     end, number = time.monotonic() + seconds, FIRST
     with _bounded_memory():
-        while time.monotonic() < end and len(faults) < most_faults:
+        while time.monotonic() < end and len(faults) < most_faults and number - FIRST < most_inputs:
             before = signal.signal(signal.SIGALRM, _too_long)
             # Again and again: what is raised within a callback of native code is lost.
             signal.setitimer(signal.ITIMER_REAL, LONGEST, 1.0)

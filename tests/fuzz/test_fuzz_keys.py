@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from random import Random
+from time import monotonic
 
 import pytest
 from campaign import campaign
@@ -74,8 +75,9 @@ async def act(dice: Random, app: SpecdecApp, pilot: Pilot[int]) -> str:
 
 async def leave(app: SpecdecApp, pilot: Pilot[int]) -> None:
     await asyncio.wait_for(pilot.press("ctrl+q"), ANSWERS)
-    for _ in range(200):
-        if app._exit:
+    end = monotonic() + ANSWERS
+    while monotonic() < end:
+        if app._exit or app._exception is not None:  # a crash, which is told when the session is left
             return
         await asyncio.sleep(0.02)
     raise AssertionError("ctrl+q did not leave")
