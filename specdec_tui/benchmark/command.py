@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 
 KEEP_EVERY = 30.0  # seconds after which the file gets what is there
+STOP_AGAIN = 1.0  # seconds after which a stop that nobody has taken is raised again
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
@@ -224,13 +225,28 @@ def _kept_elsewhere(report: dict[str, Any], wanted: str, error: OSError) -> int:
 
 @contextmanager
 def _signals_stop() -> Iterator[None]:
-    """Inside, being told to end is like ctrl+c: what was measured is kept."""
+    """Inside, being told to end is like ctrl+c: what was measured is kept.
 
-    def told(number: int, _frame: FrameType | None) -> None:
-        raise _Told(number)
+    What the signal raises is raised again until the work is left: a library's callback, as that of a compiler,
+    drops what is raised in it.
+    """
+    can_repeat = hasattr(signal, "setitimer")
+    told: list[int] = []
+    told_again = getattr(signal, "SIGALRM", None)
 
-    with _handling(("SIGTERM", "SIGHUP"), told):
-        yield
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if not told or number != told_again:
+            told[:] = [number]
+        if can_repeat:
+            signal.setitimer(signal.ITIMER_REAL, STOP_AGAIN)
+        raise KeyboardInterrupt if told[0] == signal.SIGINT else _Told(told[0])
+
+    with _handling(("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM"), stop):
+        try:
+            yield
+        finally:
+            if can_repeat and told:
+                signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @contextmanager

@@ -7,14 +7,17 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from measured_engine import ScriptedEngine
 
-from specdec_tui.benchmark.command import bench
+from specdec_tui.backends.pair import PairInfo, ReportProgress
+from specdec_tui.benchmark.command import STOP_AGAIN, bench
 from specdec_tui.benchmark.suites import Prompt
 from specdec_tui.decoding.records import Event, Finished, RunEnded, Step
 from specdec_tui.doors import output
@@ -140,6 +143,21 @@ def test_a_stop_before_anything_was_measured_is_one_line(capsys: pytest.CaptureF
     assert measured(Stopped(), "-") == 130
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "specdec-tui: interrupted\n")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_that_a_library_drops_is_raised_again(number: signal.Signals, status: int) -> None:
+    """What is raised in a callback of a compiler is forgotten: ctrl+c while kernels were made had no effect."""
+
+    class Compiling(ScriptedEngine):
+        def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
+            with suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), number)
+            time.sleep(30)
+            raise AssertionError("nothing stopped it")
+
+    assert measured(Compiling(), "-") == status
+    time.sleep(1.2 * STOP_AGAIN)  # and not once more behind it
 
 
 def test_a_second_ctrl_c_does_not_lose_what_the_first_one_kept(
