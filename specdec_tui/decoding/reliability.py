@@ -75,7 +75,7 @@ def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | N
     plain = wide = most = limit = None
     if run.strategy != "drafter":  # passes of another model tell nothing of the target's
         most = _most(run, baseline, parts)
-        limit = _limit(run, most)
+        limit = _limit(run, baseline, most)
         plain = _compare_passes([(part.plain, part.step) for part in parts])
         wide = _compare_passes([(part.wide, part.step) for part in parts])
     reason = _disagreement(ratio, most, limit, plain, wide, clock)
@@ -174,14 +174,16 @@ def _most(run: RunFigures, baseline: RunFigures, parts: Sequence[_Part]) -> floa
     return sum(part.target.seconds for part in parts) / least
 
 
-def _limit(run: RunFigures, most: float) -> float:
+def _limit(run: RunFigures, baseline: RunFigures, most: float) -> float:
     """The speedup beyond which a clock is not believed: more than the tokens of a round allow, by `TOLERANCE`.
 
-    By so much more than τ, where that is less because of the prefill's token: a reader has τ beside the speedup.
+    By so much more than τ of the rounds compared, where that is less because of the prefill's token: a reader has
+    it beside the speedup. But never less than these rounds allow.
     """
-    tau = run.tokens_per_target_call
-    if run.recomputes or tau is None:
+    if run.recomputes:
         return most * (1 + TOLERANCE)
+    compared, _ = in_common(run.course, baseline.course)
+    tau = (compared.tokens + run.prefill_tokens) / (compared.rounds + 1)
     return max(most, min(most, tau) * (1 + TOLERANCE))
 
 

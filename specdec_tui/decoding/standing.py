@@ -148,7 +148,7 @@ def _is_beyond_tau(found: Standing, run: RunFigures, baseline: RunFigures) -> bo
     if found.is_disturbed or tau is None or round(found.ratio, 2) <= round(tau, 2):
         return False
     compared, _ = in_common(run.course, baseline.course)
-    return found.ratio <= compared.tokens / compared.rounds
+    return compared.rounds == run.rounds and found.ratio <= compared.tokens / compared.rounds
 
 
 def interval_text(low: float, high: float) -> str:
