@@ -9,6 +9,7 @@ given back once, from the loop, however the process is stopped, continued or end
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import sys
@@ -34,6 +35,7 @@ _GIVEN_BACK = (
 _KEYBOARD_AS_WANTED = "\x1b[=25;1u"  # what Textual pushes, set and not pushed
 _LOOK_SECONDS = 0.1
 _ROUND_SECONDS = 0.001  # until the loop has read which signals have come
+_SWAPPED_SECONDS = 0.05  # within which two signals that came at once may be read in the wrong order
 
 
 class TerminalDriver(LinuxDriver):
@@ -52,8 +54,10 @@ class TerminalDriver(LinuxDriver):
         self._stop_asked = False
         self._suspending: asyncio.Task[bool] | None = None
         self._continuations = 0
+        self._unanswered = False  # told to stop, and not to go on since
+        self._continued_early = -math.inf
         # The loop hears of signals in the order they came, but late; a handler at once, but in that of their numbers.
-        self._loop.add_signal_handler(signal.SIGTSTP, self._told_to_stop)
+        self._loop.add_signal_handler(signal.SIGTSTP, self._stop_came)
         self._loop.add_signal_handler(signal.SIGCONT, self._continued)
         signal.signal(signal.SIGCONT, self._count_continuation)
         signal.siginterrupt(signal.SIGCONT, False)  # as the loop has it
@@ -137,6 +141,12 @@ class TerminalDriver(LinuxDriver):
         """Stop, as by a key, until the shell continues the process; False where no shell would."""
         return await self._told_to_stop(key=True)
 
+    def _stop_came(self) -> None:
+        """Stop, unless its answer came before it: of two signals at once each can be taken by a thread of its own."""
+        if time.monotonic() > self._continued_early + _SWAPPED_SECONDS:
+            self._unanswered = True
+            self._told_to_stop()
+
     def _told_to_stop(self, key: bool = False) -> asyncio.Task[bool]:
         self._stop_asked = True
         if self._suspending is None or self._suspending.done():
@@ -198,7 +208,9 @@ class TerminalDriver(LinuxDriver):
 
     def _continued(self) -> None:
         """Continued, and not behind a stop of ours: others may have had the terminal meanwhile."""
-        self._stop_asked = False
+        if not self._unanswered:
+            self._continued_early = time.monotonic()
+        self._stop_asked = self._unanswered = False
         if not self._taken:
             return
         if self._in_background:
