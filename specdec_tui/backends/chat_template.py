@@ -48,6 +48,8 @@ def apply_template(
             error = error if in_parts else told[0]["error"]  # what a template of strings makes of parts says nothing
             continue
         text, other = told[0]["text"], told[1].get("text", "")
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            raise ValueError("writes half a character, which is no text")
         found = 0.0 if in_parts and _PRINTED.search(other) else _share(prompt, text, other)
         if found >= 0.5:
             notices = [_CHANGED] if found < 1 else []

@@ -16,6 +16,7 @@ from math import prod
 from pathlib import Path
 
 from specdec_tui.backends.small_files import LFS_CURE, FileProblem, is_lfs_pointer, opened, read_object
+from specdec_tui.doors.characters import named
 
 SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")
 _MOST_HEADER = 100 << 20  # the format's own bound
@@ -74,6 +75,8 @@ def check_weights(folder: Path, names: tuple[str, ...]) -> Contents:
                 tensors = None
                 continue
             inside, elements = _safetensors(folder / name)
+            if odd := sorted(tensor for tensor, kind in inside.items() if kind.startswith("C")):
+                raise FileProblem(f"holds complex numbers in {named(odd[0])}: no model has such weights")
             whole |= {tensor: _WHOLE[kind] for tensor, kind in inside.items() if kind in _WHOLE}
         except FileProblem as problem:
             raise FileProblem(f"{name} {problem}") from None

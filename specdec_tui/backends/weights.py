@@ -167,7 +167,9 @@ def _whole_of_pickles(location: hub.Location) -> dict[str, str]:
         if zipfile.is_zipfile(path):
             tensors = torch.load(path, map_location="meta", weights_only=True, mmap=True)
             kinds = {key: tensor.dtype for key, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
-            whole = {key: kind for key, kind in kinds.items() if not (kind.is_floating_point or kind.is_complex)}
+            if odd := sorted(key for key, kind in kinds.items() if kind.is_complex):
+                raise LoadError(f"{path} holds complex numbers in {named(odd[0])}: no model has such weights.")
+            whole = {key: kind for key, kind in kinds.items() if not kind.is_floating_point}
             found |= {key: str(kind).removeprefix("torch.") for key, kind in whole.items()}
     return found
 

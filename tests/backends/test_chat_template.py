@@ -181,6 +181,11 @@ def test_what_a_template_raises_is_cut() -> None:
     assert 300 < len(str(refused.value)) < 400
 
 
+def test_half_a_character_is_the_templates_fault_and_not_the_tokenizers() -> None:
+    with pytest.raises(ValueError, match="the chat template of a/model writes half a character"):
+        tokenizer(r"{{ '\ud800' }}{{ messages[-1].content }}").encode("the cat")
+
+
 def test_a_template_that_never_ends_stops_when_the_run_is_cancelled() -> None:
     cancelled = threading.Event()
     threading.Timer(0.5, cancelled.set).start()

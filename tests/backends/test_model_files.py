@@ -320,3 +320,18 @@ def test_whole_numbers_that_are_used_as_weights_are_counted_named_and_told(save_
         f"{folder}: its files hold 2 tensors (lm_head.weight, transformer.ln_f.weight) as bool and int32, "
         f"{meaning} they are."
     )
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_complex_weights_are_refused_by_name(save_model: Any, pickled: bool) -> None:
+    """Their imaginary parts were left out without a word."""
+    folder = save_model("target", "gpt2", tie_word_embeddings=False)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["lm_head.weight"] = tensors["lm_head.weight"] * (1 + 1j)
+    if pickled:
+        (folder / "model.safetensors").unlink()
+        torch.save(tensors, folder / "pytorch_model.bin")
+    else:
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(LoadError, match=r"holds complex numbers in lm_head\.weight: no model has such weights"):
+        load(folder)
