@@ -15,7 +15,9 @@ SECONDS ?= 3600
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-PYTEST = OMP_NUM_THREADS=2 GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest $(PYTEST_ARGS)
+# Threads of a process: two of them run side by side.
+THREADS = 1
+PYTEST = OMP_NUM_THREADS=$(THREADS) GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 SCREEN = tests/terminal tests/tui/app tests/tui/panes tests/tui/inspector tests/fuzz/test_fuzz_keys.py
 
@@ -45,8 +47,10 @@ test-screen: $(VENV)/.dev
 test-rest: $(VENV)/.dev
 	$(call half,$(addprefix --ignore=,$(SCREEN)))
 
+test-all: THREADS = 2
 test-all: $(VENV)/.dev
 	$(PYTEST) -m large
+	$(PYTEST) tests/backends/test_lean_model.py tests/backends/test_kernel_cache.py tests/backends/test_causal_lm.py
 	@FUZZ_SEED=2 $(MAKE) --no-print-directory fuzz SECONDS=300
 
 # One of the kinds after the other, all in the same time.

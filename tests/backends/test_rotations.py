@@ -89,7 +89,9 @@ def new_ids(records: Iterator[Record]) -> list[int]:
 
 
 @pytest.mark.parametrize("use_cache", [True, pytest.param(False, marks=pytest.mark.large)])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    "strategy", [pytest.param(name, marks=[pytest.mark.large] * (name == "ngram")) for name in STRATEGIES]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts_before_across_and_beyond_the_switch_are_those_of_generate(
     kind: str, strategy: str, use_cache: bool

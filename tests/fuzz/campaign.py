@@ -26,7 +26,7 @@ from raw_words import raw_words
 
 from specdec_tui.doors.characters import LONGEST_MESSAGE, visible
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "6"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "4"))
 SEED = os.environ.get("FUZZ_SEED", "1")
 FIRST = int(os.environ.get("FUZZ_FIRST", "0"))
 LONGEST = 30.0  # seconds for one input, on a machine that does other things too

@@ -63,7 +63,7 @@ class Sized:
         """The screen with its colours, once it has stopped changing."""
         before = ""
         while before != (before := self.terminal.painted()):
-            time.sleep(0.2)
+            time.sleep(0.5)
         return before
 
     def check(self) -> None:
@@ -116,6 +116,7 @@ def test_through_the_smallest_sizes_and_back_the_whole_screen_is_as_before_and_k
     terminal.wait_for("1 target", "Light")  # it went on, to its end perhaps, and all is painted
     terminal.wait_for("ready", "speedup")
     terminal.wait(lambda screen: screen.count("60/60") == 4, "four complete panes")
+    terminal.wait(lambda screen: "Stop" not in screen, "the footer of an app at rest")
     sized.check()
 
     terminal.keys("Escape", "i")

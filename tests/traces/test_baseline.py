@@ -103,7 +103,7 @@ def test_figures_against_a_borrowed_baseline_stay_in_the_trace_and_say_from_when
     # Traces of before say nothing of it, and read as they did.
     (before,) = alone().header.strategies.values()
     old = Trace(replace(kept.header, strategies={"speculative": _without(before, "baseline_created")}), kept.events)
-    assert parse_lines(trace_lines(old)) == old and best(old.header) == "speculative"
+    assert parse_lines(trace_lines(old)) == old and best(old.header) == "speculative alone"
     with pytest.raises(TraceError, match="baseline_created"):
         broken = replace(kept.header, strategies={"speculative": {**figures, "baseline_created": 7}})
         parse_lines(trace_lines(Trace(broken, kept.events)))
