@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 # Threads of a process: two of them run side by side.
 THREADS = 1
-PYTEST = OMP_NUM_THREADS=$(THREADS) GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest $(PYTEST_ARGS)
+PYTEST = OMP_NUM_THREADS=$(THREADS) GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest --durations 15 --durations-min 5 $(PYTEST_ARGS)
 
 SCREEN = tests/terminal tests/tui/app tests/tui/panes tests/tui/inspector tests/fuzz/test_fuzz_keys.py
 
