@@ -313,7 +313,7 @@ async def test_the_heading_tells_where_the_axis_ends_whatever_the_height_of_a_pl
         pane = StrategyPane(2, "speculative")
         async with HostApp(pane, columns="-one").run_test(size=size) as pilot:
             view = showing(pane)
-            view.show(pane.figures, baseline(), False, scale)
+            pane.set_scale(scale)
             await until_plotted(pilot, view)
             assert view.plot is not None
             ends.append(view.plot._y_max)
