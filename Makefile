@@ -15,37 +15,43 @@ SECONDS ?= 3600
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-# Threads of a process: two of them run side by side.
+# Threads of a process: several of them run side by side.
 THREADS = 1
 PYTEST = OMP_NUM_THREADS=$(THREADS) GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest --durations 15 --durations-min 5 $(PYTEST_ARGS)
 
-SCREEN = tests/terminal tests/tui/app tests/tui/panes tests/tui/inspector tests/fuzz/test_fuzz_keys.py
+TERMINAL = tests/terminal tests/fuzz/test_fuzz_keys.py $(addprefix tests/tui/,commands inspector screens)
+SCREEN = tests/tui/app tests/tui/panes
 
-.PHONY: run test test-all test-screen test-rest fuzz lint clean
+.PHONY: run test test-all test-terminal test-screen test-rest fuzz lint clean
 
 run: $(VENV)/.run
 	@$(BIN)/specdec-tui $(ARGS)
 
-# Two at a time, about equally long: tests of the whole app wait more than they compute, the others compute.
-# Their output mixes, so what failed is told again at the end.
+# Three parts at a time, about equally long: tests of the whole app wait about as much as they compute, so that two
+# cores are busy. Their output mixes, so what failed is told again at the end.
+PARTS = test-terminal test-screen test-rest
+
 test: $(VENV)/.dev lint
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going test-screen test-rest || \
-		{ echo; grep -hE '$(TOLD)' build/test-screen.log build/test-rest.log; exit 1; }
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going $(PARTS) || \
+		{ echo; grep -hE '$(TOLD)' $(PARTS:%=build/%.log); exit 1; }
 
 TOLD = ^(FAILED|ERROR) |^[0-9]+ snapshots? unused|^=+ .* in [0-9.]+s|^test-[a-z]+ ended with status
 
-# Runs tests as half of them. A pipe has the status of its end: the log's last line holds that of its beginning.
-define half
+# Runs tests as a part of them. A pipe has the status of its end: the log's last line holds that of its beginning.
+define part
 	@mkdir -p build
 	@{ $(PYTEST) $(1) 2>&1; echo "$@ ended with status $$?"; } | tee build/$@.log
 	@tail -n 1 build/$@.log | grep -q ' 0$$'
 endef
 
+test-terminal: $(VENV)/.dev
+	$(call part,$(TERMINAL))
+
 test-screen: $(VENV)/.dev
-	$(call half,$(SCREEN))
+	$(call part,$(SCREEN))
 
 test-rest: $(VENV)/.dev
-	$(call half,$(addprefix --ignore=,$(SCREEN)))
+	$(call part,$(addprefix --ignore=,$(TERMINAL) $(SCREEN)))
 
 test-all: THREADS = 2
 test-all: $(VENV)/.dev

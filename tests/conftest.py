@@ -1,5 +1,6 @@
 """What every test may rely on, wherever the suite is started."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -30,3 +31,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("large") and "snap_compare" in getattr(item, "fixturenames", ()):
             raise pytest.UsageError(f"{item.nodeid}: a test with a snapshot is never left out, so it cannot be large")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _young_heap() -> None:
+    """What was imported and made before these tests is not walked again by each full collection of each app."""
+    gc.collect()
+    gc.freeze()

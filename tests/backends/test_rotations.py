@@ -23,6 +23,9 @@ from specdec_tui.decoding.records import LosslessStatus, Notice, PrefillDone, Re
 from specdec_tui.decoding.sampling import Sampler
 
 KINDS = list(LENGTH_DEPENDENT)
+MORE_KINDS = [
+    pytest.param(kind, marks=[pytest.mark.large] * (kind not in ("phi3-longrope", "llama-dynamic"))) for kind in KINDS
+]
 SWITCH, NEW = 32, 14
 # Before the switch, over it at the first token, within the first rounds and later, and beyond it from the start.
 PROMPTS = (9, 20, 27, 31, 32, 33, 50)
@@ -92,7 +95,7 @@ def new_ids(records: Iterator[Record]) -> list[int]:
 @pytest.mark.parametrize(
     "strategy", [pytest.param(name, marks=[pytest.mark.large] * (name == "ngram")) for name in STRATEGIES]
 )
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MORE_KINDS)
 def test_texts_before_across_and_beyond_the_switch_are_those_of_generate(
     kind: str, strategy: str, use_cache: bool
 ) -> None:
@@ -102,7 +105,7 @@ def test_texts_before_across_and_beyond_the_switch_are_those_of_generate(
             assert ids == generated(kind, length), (length, gamma)
 
 
-@pytest.mark.parametrize("piece", [1, 7, 32])
+@pytest.mark.parametrize("piece", [1, pytest.param(7, marks=pytest.mark.large), 32])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_prompt_read_in_pieces_gives_the_text_of_generate(
     kind: str, piece: int, monkeypatch: pytest.MonkeyPatch

@@ -77,7 +77,7 @@ async def test_the_footer_follows_the_focus_and_what_goes_on() -> None:
         ("ctrl+r", EarlierPrompts),
     ],
 )
-@pytest.mark.parametrize("size", [(80, 24), (60, 18)])
+@pytest.mark.parametrize("size", [(80, 24), pytest.param((60, 18), marks=pytest.mark.large)])
 async def test_behind_a_dialog_no_keys_are_told_that_do_nothing_there(
     key: str, kind: type[Screen[object]], size: tuple[int, int]
 ) -> None:

@@ -72,7 +72,9 @@ def comparing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Widget, "render_lines", counted)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+@pytest.mark.parametrize(
+    "size", [(80, 24), *(pytest.param(size, marks=pytest.mark.large) for size in ((120, 40), (200, 60)))]
+)
 async def test_a_partial_update_draws_the_cells_textual_draws_from_fewer_widgets(
     comparing: None, size: tuple[int, int]
 ) -> None:
