@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,9 +42,9 @@ def apply_template(
     both ways, or does not keep within `SECONDS` and its room; Stopped once `cancelled`.
     """
     template = _template_of(tokenizer)
-    error = ""
+    error, end = "", time.monotonic() + SECONDS
     for in_parts in (False, True):
-        told = _rendered(tokenizer, template, prompt, history, in_parts, cancelled)
+        told = _rendered(tokenizer, template, prompt, history, in_parts, end, cancelled)
         if "text" not in told[0]:
             error = error if in_parts else told[0]["error"]  # what a template of strings makes of parts says nothing
             continue
@@ -99,6 +100,7 @@ def _rendered(
     prompt: str,
     history: Sequence[Turn],
     in_parts: bool,
+    end: float,
     cancelled: Callable[[], bool],
 ) -> list[dict[str, str]]:
     """What the template makes of the conversation, of the same one with another prompt, and of the prompt alone."""
@@ -112,7 +114,7 @@ def _rendered(
         "longest": 4 * size + _ROOM,
         "seconds": SECONDS,
     }
-    return _ask(json.dumps(asked, default=str), cancelled)
+    return _ask(json.dumps(asked, default=str), end, cancelled)
 
 
 def _messages(prompt: str, history: Sequence[Turn], in_parts: bool) -> list[dict[str, Any]]:
@@ -123,7 +125,7 @@ def _messages(prompt: str, history: Sequence[Turn], in_parts: bool) -> list[dict
     ]
 
 
-def _ask(question: str, cancelled: Callable[[], bool]) -> list[dict[str, str]]:
+def _ask(question: str, end: float, cancelled: Callable[[], bool]) -> list[dict[str, str]]:
     """The answer of a template process, which never outlives the question."""
     # -P: no module of the folder that the app was started in.
     command = [sys.executable, "-P", str(Path(template_process.__file__))]
@@ -140,7 +142,7 @@ def _ask(question: str, cancelled: Callable[[], bool]) -> list[dict[str, str]]:
         raise ValueError(f"needs a process of its own, which cannot be started: {error.strerror}") from error
     try:
         # In a thread: with a timeout, `communicate` loses what does not fit into the pipe at once.
-        said, _ = in_time(lambda: process.communicate(question), cancelled, SECONDS)
+        said, _ = in_time(lambda: process.communicate(question), cancelled, end - time.monotonic())
     except Stopped:
         raise Stopped("stopped while the chat template was at work") from None
     except TooLong:

@@ -143,6 +143,10 @@ def _check_tokenizer_config(spec: ModelSpec, folder: Path) -> None:
         raise LoadError(f"{spec.name}: chat_template in its tokenizer must be text, or a list of texts with names.")
     if not isinstance(kind := config.get("tokenizer_class"), str | None):
         raise LoadError(f"{spec.name}: tokenizer_class in its tokenizer must be a name, not {kind!r:.60}.")
+    for name in PreTrainedTokenizerBase.SPECIAL_TOKENS_ATTRIBUTES:
+        token = config.get(name)
+        if not isinstance(token.get("content") if isinstance(token, dict) else token or "", str | list):
+            raise LoadError(f"{spec.name}: {name} in its tokenizer must be a token's text, not {token!r:.60}.")
 
 
 def _same_tokenizer(folder: Path, other: Path) -> bool:

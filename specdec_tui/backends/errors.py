@@ -80,7 +80,8 @@ _RAW = re.compile(
     r"|literal for int|cannot convert|could not convert|argument must be|\bargument '\w+' must be|not supported between"
     r"|too big to convert|[Oo]verflow|negative dimension"
     r"|bounds? inconsistent|<class '|dictionary update sequence|positional argument|keyword argument"
-    r"|out of range|index out of bounds|TextEncodeInput|not subscriptable|NoneType|one of its sizes is zero"
+    r"|untagged enum|out of range|index out of bounds"
+    r"|TextEncodeInput|not subscriptable|NoneType|one of its sizes is zero"
 )
 
 

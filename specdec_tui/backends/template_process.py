@@ -119,6 +119,10 @@ def _message(error: BaseException) -> str:
         return f"it takes more than {MEMORY_BYTES >> 30} GB of memory"
     if isinstance(error, RecursionError):
         return "it calls itself too often"
+    if "sandbox blocks ranges" in str(error):
+        return f"it counts further than {jinja2.sandbox.MAX_RANGE:,}"
+    if "set_int_max_str_digits" in str(error):
+        return f"it writes a number of more than {sys.get_int_max_str_digits():,} digits"
     return str(error)[:_LONGEST_MESSAGE] or type(error).__name__
 
 

@@ -52,8 +52,15 @@ class IncrementalText:
         return tuple(self._append(token) for token in ids)
 
     def peek(self, ids: Iterable[int]) -> tuple[str, ...]:
-        """The pieces that `push` would return, without appending (drafts that were not accepted)."""
-        return self.fork().push(ids)
+        """The pieces that `push` would return, without appending (drafts that were not accepted).
+
+        From one on that the tokenizer cannot write, replacement characters: a refused draft ends no run.
+        """
+        ids, pieces, ahead = list(ids), [], self.fork()
+        with suppress(Exception), panics_raise():
+            for token in ids:
+                pieces.append(ahead._append(token))
+        return (*pieces, *[REPLACEMENT] * (len(ids) - len(pieces)))
 
     def fork(self) -> IncrementalText:
         """An independent copy."""

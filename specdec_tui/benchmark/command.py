@@ -211,15 +211,16 @@ def _show(sheet: output.Sheet, notes: Sequence[str], *, error: bool) -> None:
 def _kept_elsewhere(report: dict[str, Any], wanted: str, error: OSError) -> int:
     """The JSON could not be written where it was wanted: put it where there may be room. The exit status."""
     output.complain(f"{wanted}: {reason_of(error)}")
-    with suppress(OSError):
+    try:
         descriptor, name = tempfile.mkstemp(prefix="specdec-tui-bench-", suffix=".json")
-        output_path = Path(name)
         try:
             writing.fill(descriptor, [json_text(report), "\n"])
         except OSError:
-            output_path.unlink()
+            Path(name).unlink()
             raise
         output.complain(f"the results are in {name} instead")
+    except OSError as error:
+        output.complain(f"nor could the results be kept in the folder for temporary files: {reason_of(error)}")
     return FAILED
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -128,6 +129,32 @@ def test_an_endless_or_exploding_template_ends_with_a_reason(template: str, monk
         text_of(template)
     assert time.monotonic() - began < 20
     assert "\n" not in str(refused.value) and len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{{ 10 ** 5000 }}", "cannot format this conversation: it writes a number of more than 4,300 digits"),
+        ("{{ range(10 ** 6) | list }}", "cannot format this conversation: it counts further than 100,000"),
+    ],
+)
+def test_what_a_template_may_not_is_said_in_words_of_ours(template: str, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^the chat template of a/model {re.escape(said)}$"):
+        text_of(template)
+
+
+def test_both_forms_of_contents_share_one_bound_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[float] = []
+
+    def ask(_question: str, end: float, _cancelled: object) -> list[dict[str, str]]:
+        ends.append(end)
+        return [{"error": "no"}] * 3
+
+    monkeypatch.setattr(chat_template, "_ask", ask)
+    began = time.monotonic()
+    with pytest.raises(ValueError, match="cannot format this conversation: no"):
+        text_of(CHAT_TEMPLATE)
+    assert len(ends) == 2 and ends[0] == ends[1] and 0 <= ends[0] - chat_template.SECONDS - began < 1
 
 
 def test_a_long_prompt_arrives_whole() -> None:

@@ -242,6 +242,9 @@ def test_a_part_that_is_none_names_the_model_and_the_field(save_model: Any, fiel
         ("tokenizer_config.json", '{"chat_template": [5]}', "chat_template in its tokenizer must be text, or a list"),
         ("tokenizer_config.json", '{"chat_template": [{"name": "a"}]}', "chat_template in its tokenizer must be text"),
         ("tokenizer_config.json", '{"auto_map": {"AutoTokenizer": ["a.B", null]}}', "needs program code"),
+        ("tokenizer_config.json", '{"bos_token": 5}', "bos_token in its tokenizer must be a token's text, not 5"),
+        ("tokenizer_config.json", '{"pad_token": {"content": 5}}', "pad_token in its tokenizer must be a token's text"),
+        ("tokenizer.json", '{"added_tokens": [], "model": {"vocab": 5}}', "cannot be read: its files are damaged, or"),
         ("tokenizer.json", "{}", "its files are damaged, or not those of one tokenizer: 'added_tokens' is missing"),
     ],
 )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from slow_tokenizers import PANICS, slow_to_write
 from tiny_transformers import CHAT_TEMPLATE, tiny_tokenizer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -118,6 +119,17 @@ def test_peeking_at_drafts_changes_nothing(tokenizer: PreTrainedTokenizerBase) -
         assert text.peek(branch) == text.peek(branch) == text.fork().push(branch)
         text.peek(reversed(ids))
         assert text.push(ids[start : start + 5]) == other.push(ids[start : start + 5])
+
+
+def test_a_draft_that_the_tokenizer_cannot_write_is_a_replacement_character_until_it_is_accepted() -> None:
+    tokenizer = slow_to_write(" cat", PANICS)
+    the, cat, sat = (tokenizer.convert_tokens_to_ids(tokenizer.tokenize(word))[0] for word in (" the", " cat", " sat"))
+    text = IncrementalText(tokenizer)
+    assert text.push([the]) == (" the",)
+    assert text.peek([sat, cat, sat]) == (" sat", "\ufffd", "\ufffd")
+    assert text.peek([sat]) == (" sat",)
+    with pytest.raises(BaseException, match="retry-limit-in-match over"):
+        text.push([cat])
 
 
 def test_a_rejected_draft_that_starts_a_character_does_not_touch_the_text() -> None:

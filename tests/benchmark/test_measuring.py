@@ -153,6 +153,18 @@ def test_where_the_file_cannot_be_filled_the_table_is_shown_and_the_json_kept_el
     assert json.loads(kept.read_text())["schema"] == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_where_the_json_cannot_be_kept_elsewhere_either_that_is_said_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    assert _bench(ScriptedEngine(), json_to="/dev/full") == 1
+    assert capsys.readouterr().err.endswith(
+        "specdec-tui: /dev/full: No space left on device\n"
+        "specdec-tui: nor could the results be kept in the folder for temporary files: No such file or directory\n"
+    )
+
+
 def test_half_characters_of_prompts_are_replaced() -> None:
     assert Prompt(("a\udcffb",)).turns == ("a\N{REPLACEMENT CHARACTER}b",)
 
