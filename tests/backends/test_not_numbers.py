@@ -96,7 +96,7 @@ def test_the_fast_pass_of_the_cpu_goes_on_as_well(gamma: int) -> None:
         (Sampler("nucleus", 1.0, top_p=0.9), "coupled"),
     ],
 )
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param("llama", marks=pytest.mark.large), *KINDS[1:]])
 def test_a_captured_run_goes_on_and_says_so_and_the_next_one_is_captured_again(
     kind: str, sampler: Sampler, rule: str
 ) -> None:
