@@ -47,13 +47,15 @@ def tab_of(pane: StrategyPane) -> Tab:
 def strip_line(tabs: Sequence[Tab], front: str, width: int) -> tuple[Content, list[tuple[int, int, str]]]:
     """The line, and which of its cells (first, behind the last) belong to which strategy.
 
-    Names are whole where they fit; else those behind are shortened, at last to their numbers, then
-    their figures go, and then the name in front. What marks mean stands at the end where there is room:
-    the pane in front says it too.
+    Names are whole where they fit, or all but the one in front, which its pane's title has too; else those
+    behind are shortened, at last to their numbers, then their figures go, and then the name in front.
+    What marks mean stands at the end where there is room: the pane in front says it too.
     """
     whole, number = (99, True), (0, False)
     for behind, own in (
-        *(((n, True), whole) for n in (99, 6, 4, 2, 0)),
+        (whole, whole),
+        (whole, (4, True)),
+        *(((n, True), whole) for n in (6, 4, 2, 0)),
         (number, whole),
         (number, (0, True)),
         (number, number),

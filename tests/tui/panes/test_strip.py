@@ -72,3 +72,10 @@ def test_what_marks_mean_stands_behind_the_tabs_where_there_is_room(width: int) 
     line, spans = strip_line(tabs, "speculative", width)
     assert cell_len(line.plain) <= max(width, 3 * len(tabs))
     assert (remarks in line.plain) == (width >= 120) and spans[-1][1] <= max(width, 3 * len(tabs))
+
+
+def test_the_name_in_front_is_shortened_before_those_behind_as_its_pane_has_it_too() -> None:
+    tabs = [Tab(1, "target", "8/s", ""), Tab(3, "speculative", "1.31×", "")]
+    tabs += [Tab(4, "ngram", "1.10×", ""), Tab(5, "lookup", "1.10×", "")]
+    assert strip_line(tabs, "speculative", 60)[0].plain == " 1 target 8/s ▸3 spec 1.31×  4 ngram 1.10×  5 lookup 1.10× "
+    assert strip_line(tabs, "ngram", 60)[0].plain == " 1 targ 8/s  3 spec 1.31× ▸4 ngram 1.10×  5 look 1.10× "
