@@ -6,6 +6,8 @@ neither does its text.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from transformers import PreTrainedModel
 
@@ -50,9 +52,14 @@ def refuse_what_looks_ahead(name: str, model: PreTrainedModel) -> None:
             raise
         fields = model.config.to_dict()
         why = config_faults.fault(error, fields, config_faults.run)
+        if why == config_faults.NO_SENSE and getattr(model, "is_quantized", False):
+            why = "its quantization_config does not fit it: leave that out if its files hold plain weights"
         raise LoadError(f"{name} ({config.model_type}) fails in its first pass: {why}.") from error
     if not bool(torch.isfinite(one).all()):
         raise LoadError(f"{name}: {_why_not_numbers(model)}.")
+    if bad := [name for name, tensor in _weights(model) if _in_use(model, tensor) and bool(tensor.amax().isnan())]:
+        # Attention takes scores that are no numbers for those of what it must not see, here and not on every device.
+        raise LoadError(f"{name}: {_told_not_finite(bad)}.")
     scale = float(one.abs().max())
     difference = float((one - other).abs().max())
     if difference > _share(model) * scale:
@@ -68,11 +75,7 @@ def _why_not_numbers(model: PreTrainedModel) -> str:
     bad = not_finite(model)
     narrow = model.dtype is torch.float16
     if bad and not (narrow and not any(bool(tensor.isnan().any()) for _, tensor in bad)):
-        names = ", ".join(named(tensor) for tensor, _ in bad[:_NAMED]) + (" …" if len(bad) > _NAMED else "")
-        return (
-            f"its weights are not all finite numbers: NaN or infinite ones are in {len(bad):,} "
-            f"tensor{'s' if len(bad) > 1 else ''} ({names}): download it again, or take another model"
-        )
+        return _told_not_finite([name for name, _ in bad])
     odd = config_faults.out_of_the_usual(model.config)
     if odd:
         return f"its scores are not finite numbers (NaN or infinite), for in its config {odd}"
@@ -87,11 +90,27 @@ def _why_not_numbers(model: PreTrainedModel) -> str:
 
 def not_finite(model: PreTrainedModel) -> list[tuple[str, torch.Tensor]]:
     """The weights that hold numbers that are none, or infinite; those that are offloaded are passed over."""
-    return [
-        (name, tensor)
-        for name, tensor in model.named_parameters()
-        if tensor.is_floating_point() and tensor.device.type != "meta" and not bool(torch.isfinite(tensor).all())
-    ]
+    return [(name, tensor) for name, tensor in _weights(model) if not bool(torch.isfinite(tensor).all())]
+
+
+def _told_not_finite(names: list[str]) -> str:
+    some = ", ".join(map(named, names[:_NAMED])) + (" …" if len(names) > _NAMED else "")
+    return (
+        f"its weights are not all finite numbers: NaN or infinite ones are in {len(names):,} "
+        f"tensor{'s' if len(names) > 1 else ''} ({some}): download it again, or take another model"
+    )
+
+
+def _weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, tensor in model.named_parameters():
+        if tensor.is_floating_point() and tensor.device.type != "meta" and tensor.numel():
+            yield name, tensor
+
+
+def _in_use(model: PreTrainedModel, tensor: torch.Tensor) -> bool:
+    """Whether every text meets it: rows of an embedding that no text names may hold anything, unless they are tied."""
+    embedding = getattr(model.get_input_embeddings(), "weight", None)
+    return tensor is not embedding or tensor is getattr(model.get_output_embeddings(), "weight", None)
 
 
 def _share(model: PreTrainedModel) -> float:

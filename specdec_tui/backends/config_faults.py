@@ -23,6 +23,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedConfig
 from specdec_tui.backends.config_fields import needed_in, shown
 from specdec_tui.backends.errors import in_words, is_raw, plainly
 
+NO_SENSE = "transformers cannot make sense of it"
 _LARGEST = 2**63 - 1
 SECONDS = 10.0  # that the search may take
 Fields = dict[str, Any]
@@ -81,7 +82,7 @@ def fault(error: Exception, config: Mapping[str, Any], step: Step) -> str:
     if found is None and (isinstance(error, OverflowError) or "overflow" in text.lower()):
         found = next(((path, held, None) for path, held in _numbers(fields) if abs(held) > _LARGEST), None)
     if found is None:
-        return in_words(error, "transformers cannot make sense of it")
+        return in_words(error, NO_SENSE)
     path, value, usual = found
     if is_raw(said):
         return _sentence(path, value, _usual(path, usual))

@@ -22,6 +22,7 @@ _OTHERS = (
     *("intermediate_size", "n_inner", "ffn_dim", "word_embed_proj_dim", "num_key_value_heads", "head_dim"),
     *("max_position_embeddings", "n_positions", "num_experts", "num_local_experts", "num_experts_per_tok"),
 )
+_HOW = {"quant_method", "load_in_8bit", "load_in_4bit"}
 _PARTS = ("text_config", "decoder", "llm_config", "language_config")
 
 LAYER_BYTES = 35_000
@@ -50,6 +51,8 @@ def sizes_of(name: str, config: Mapping[str, Any]) -> Sizes:
     for field in ("text_config", "quantization_config"):
         if not isinstance(config.get(field), dict | None):
             raise wrong(name, field, config[field], "a group of fields is needed")
+    if (asked := config.get("quantization_config")) is not None and not _HOW & asked.keys():
+        raise wrong(name, "quantization_config", asked, "its quant_method is needed, or leave it out")
     check_fields(name, config)
     parts = [config] + [config[part] for part in _PARTS if isinstance(config.get(part), dict)]
     for part in parts:

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from specdec_tui.backends import config_faults, demo, hub
-from specdec_tui.backends.config_fields import shown, wrong
+from specdec_tui.backends.config_fields import check_fields, shown, wrong
 from specdec_tui.backends.errors import in_words, panics_raise
 from specdec_tui.backends.pair import LoadError, ReportProgress
 from specdec_tui.backends.presets import DEMO_DRAFTER, DEMO_TARGET, ModelSpec
@@ -56,6 +56,8 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
     except Exception as error:
         raise LoadError(_why_no_config(spec, location, error)) from error
     choose_no_code(config)
+    if location.gguf_file is not None:  # a config.json was looked at before it was read
+        check_fields(spec.name, config.to_dict())
     if getattr(config, "is_encoder_decoder", False):
         raise LoadError(
             f"{spec.name} is an encoder-decoder model ({config.model_type}): only causal language models are supported."
@@ -168,6 +170,8 @@ def _why_no_config(spec: ModelSpec, location: hub.Location, error: Exception) ->
     if _CODE in message:
         return f"{spec.name} {_NEEDS_CODE}"
     fields: dict[str, Any] = {}
+    if location.gguf_file is not None and "not a valid JSON" in message:
+        return f"{spec.name}: its header is damaged: download it again."
     if location.gguf_file is None:
         fields = read_object(location.folder / "config.json")
     if location.gguf_file is None and not fields.get("model_type", True):

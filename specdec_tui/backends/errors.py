@@ -80,7 +80,8 @@ _RAW = re.compile(
     r"|literal for int|cannot convert|could not convert|argument must be|\bargument '\w+' must be|not supported between"
     r"|too big to convert|[Oo]verflow|negative dimension"
     r"|bounds? inconsistent|<class '|dictionary update sequence|positional argument|keyword argument"
-    r"|untagged enum|out of range|index out of bounds"
+    r"|untagged enum|failed to extract enum|cannot reshape array|indices must be integers"
+    r"|out of range|index out of bounds"
     r"|TextEncodeInput|not subscriptable|NoneType|one of its sizes is zero"
 )
 

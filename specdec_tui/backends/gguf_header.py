@@ -11,10 +11,11 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 
 from specdec_tui.backends.small_files import LFS_CURE, FileProblem, is_lfs_pointer, opened
+from specdec_tui.doors.characters import named
 
 # Bytes of the kinds of value that have a fixed size, by their number in the format.
 _FIXED = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -34,6 +35,20 @@ class GgufHeader:
     @property
     def parameters(self) -> int:
         return sum(self.tensors.values())
+
+    @property
+    def scaling(self) -> str:
+        """How rotations are to be scaled (`rope.scaling.factor 4`), where they are; empty where not."""
+        prefix = f"{self.texts.get('general.architecture', '')}."
+        found = {k.removeprefix(prefix): v for k, v in self.numbers.items() if ".rope.scaling." in k and "factor" in k}
+        return ", ".join(f"{key} {value:g}" for key, value in found.items() if value not in (0, 1))
+
+    def whole(self, key: str, usual: int) -> int:
+        """A whole number of the metadata; FileProblem for one that is none."""
+        value = self.numbers.get(key, usual)
+        if not isfinite(value):
+            raise FileProblem(f"is damaged: {key} in its header is {value}, where a whole number is needed")
+        return int(value)
 
     def config(self) -> dict[str, object]:
         """The sizes of the model under the names that a config.json has for them."""
@@ -72,8 +87,8 @@ def read_header(path: Path) -> GgufHeader:
                 header, end = _walk(_Reader(content))
             except (struct.error, IndexError):
                 raise FileProblem(_cut(size)) from None
-    if header.numbers.get("split.count", 1) > 1:
-        raise FileProblem(_split(int(header.numbers["split.count"]), path))
+    if (parts := header.whole("split.count", 1)) > 1:
+        raise FileProblem(_split(parts, path))
     if end > size:
         raise FileProblem(_cut(size, end))
     return header
@@ -143,17 +158,21 @@ def _walk(reader: _Reader) -> tuple[GgufHeader, int]:
         elements = prod(reader.whole("Q") for _ in range(dimensions))
         kind, offset = reader.whole("I"), reader.whole("Q")
         header.tensors[name] = elements
-        ends.append(offset + size_of(kind, elements))
-    alignment = max(1, int(header.numbers.get("general.alignment", 32)))
+        ends.append(offset + size_of(kind, elements, name))
+    alignment = max(1, header.whole("general.alignment", 32))
     return header, -(-reader.place // alignment) * alignment + max(ends)
 
 
-def _sizes() -> Callable[[int, int], int]:
+def _sizes() -> Callable[[int, int, str], int]:
     import gguf  # numpy comes with it
 
     by_kind = {int(kind): shape for kind, shape in gguf.GGML_QUANT_SIZES.items()}
+    kinds = gguf.GGMLQuantizationType
+    unread = {int(kind): kind.name for kind in (kinds.I8, kinds.I16, kinds.I32, kinds.I64, kinds.F64)}
 
-    def size_of(kind: int, elements: int) -> int:
+    def size_of(kind: int, elements: int, name: str) -> int:
+        if kind in unread:
+            raise FileProblem(f"holds {named(name)} as {unread[kind]}, which is read as the weights of no model")
         block, size = by_kind.get(kind, (1, 0))  # of a kind that is newer than the library, nothing is claimed
         return elements // block * size
 

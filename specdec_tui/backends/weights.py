@@ -124,6 +124,8 @@ def load_weights(
     told = [f"{name}: its config does not use {_some(unused)} of its files."] if unused else []
     if not unused and model.location.gguf_file is not None and (more := _left_in_gguf(model, loaded)) > 0:
         told.append(f"{name}: its config does not use {more:,} of the file's weights.")
+    if asked := _asked_and_not_done(model, loaded):
+        told.append(f"{name}: {asked}.")
     if whole := _whole(model, loaded, unused):
         kinds, them = " and ".join(sorted(set(whole.values()))), "it is" if len(whole) == 1 else "they are"
         told.append(
@@ -178,6 +180,22 @@ def _left_in_gguf(model: ModelDescription, loaded: PreTrainedModel) -> int:
     """Weights of a GGUF file that did not become the model's: transformers passes over tensors that it cannot place."""
     header = read_header(model.location.folder / str(model.location.gguf_file))
     return header.parameters - sum(parameter.numel() for parameter in loaded.parameters())
+
+
+def _asked_and_not_done(model: ModelDescription, loaded: PreTrainedModel) -> str:
+    """What its files ask for in numbers or rotations and transformers passes over; empty for nothing."""
+    if model.location.gguf_file is not None:
+        scaling = read_header(model.location.folder / model.location.gguf_file).scaling
+        rotations = getattr(loaded.config, "rope_parameters", None) or {}
+        if scaling and rotations.get("rope_type", "default") == "default":
+            return f"its file scales rotations ({scaling}), which transformers does not do for GGUF files"
+        return ""
+    asked = getattr(model.config, "quantization_config", None)
+    if asked is None or getattr(loaded, "is_quantized", False):
+        return ""
+    method = asked.get("quant_method") if isinstance(asked, dict) else getattr(asked, "quant_method", None)
+    kept = str(loaded.dtype).removeprefix("torch.")
+    return f"its config asks for {named(str(method))} quantization, which is not done: its weights are held as {kept}"
 
 
 def _some(tensors: Sequence[str]) -> str:

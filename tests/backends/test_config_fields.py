@@ -188,6 +188,31 @@ def test_weights_that_are_no_finite_numbers_are_named_and_no_dtype_is_blamed(
         assert f"NaN or infinite ones are in 1 tensor ({tensor})" in text and "dtype" not in text
 
 
+@pytest.mark.parametrize("tensor", ["model.layers.0.self_attn.q_proj.weight", "model.layers.1.self_attn.k_proj.weight"])
+def test_one_nan_that_attention_passes_over_is_found_too(save_model: Any, tensor: str) -> None:
+    """Attention takes a score that is no number for one that it must not see: the first pass looked sound."""
+    folder = save_model("target")
+    tensors = load_file(folder / "model.safetensors")
+    tensors[tensor].view(-1)[3] = float("nan")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    assert f"NaN or infinite ones are in 1 tensor ({tensor})" in refusal(folder)
+
+
+@pytest.mark.parametrize("how", ["load_in_4bit", "load_in_8bit"])
+def test_plain_weights_under_a_quantization_config_are_refused_with_the_field(save_model: Any, how: str) -> None:
+    pytest.importorskip("bitsandbytes")
+    folder = change(save_model("target"), quantization_config={"quant_method": "bitsandbytes", how: True})
+    assert "its quantization_config does not fit it: leave that out if its files hold plain weights" in refusal(folder)
+
+
+def test_a_quantization_that_is_not_done_is_told(save_model: Any) -> None:
+    folder = change(save_model("target"), quantization_config={"quant_method": "fp8"})
+    info = LocalEngine().load(ModelChoice(target=str(folder), device="cpu"), lambda progress: None)
+    assert f"{folder}: its config asks for fp8 quantization, which is not done: its weights are held as float32." in (
+        info.notes
+    )
+
+
 def test_numbers_that_float16_cannot_hold_ask_for_a_wider_dtype(save_model: Any) -> None:
     folder = save_model("target")
     tensors = load_file(folder / "model.safetensors")

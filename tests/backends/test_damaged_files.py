@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file
+from tiny_gguf import write_tiny_gguf
 
 from specdec_tui import cli
 from specdec_tui.backends import loading
@@ -62,6 +63,33 @@ def test_a_file_that_was_cut_off_is_named_with_its_cure(save_model: Any, name: s
 def test_a_gguf_file_that_was_cut_off_is_named_with_its_cure(tiny_gguf: Path, share: float) -> None:
     tiny_gguf.write_bytes(tiny_gguf.read_bytes()[: int(share * tiny_gguf.stat().st_size)])
     assert "download it again" in refusal(tiny_gguf)
+
+
+@pytest.mark.parametrize("key", ["general.alignment", "split.count"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_of_a_gguf_header_that_is_none_is_named(tmp_path: Path, tokens: Path, key: str, value: float) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf", tokens, numbers={key: value})
+    assert f"{key} in its header is {value}, where a whole number is needed" in refusal(tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize("base", [float("nan"), float("inf"), 0.0, -1.0])
+def test_a_gguf_file_whose_rotations_have_no_base_is_refused_with_the_field(
+    tmp_path: Path, tokens: Path, base: float
+) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf", tokens, base=base)
+    assert "rope_theta in its config is " in refusal(tmp_path / "m.gguf")
+
+
+def test_weights_of_a_gguf_file_that_are_whole_numbers_are_named(tmp_path: Path, tokens: Path) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf", tokens, integers=True)
+    assert "m.gguf holds blk.0.counts.weight as I8, which is read as the weights of no" in refusal(tmp_path / "m.gguf")
+
+
+def test_a_quantization_config_that_asks_for_nothing_is_named(save_model: Any) -> None:
+    folder = save_model("target")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"quantization_config": {}}))
+    assert "quantization_config in its config is {}: its quant_method is needed" in refusal(folder)
 
 
 def test_a_git_lfs_pointer_in_place_of_a_gguf_file_is_named_so(tmp_path: Path) -> None:

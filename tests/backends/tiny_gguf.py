@@ -17,6 +17,8 @@ def write_tiny_gguf(
     tokens: list[str] | None = None,
     more: Mapping[str, tuple[int, ...]] | None = None,
     numbers: Mapping[str, float] | None = None,
+    base: float = 10000.0,
+    integers: bool = False,
     end: int | None = 2,
 ) -> dict[str, np.ndarray]:
     """A Llama of one layer and width 32 with 4-bit weights, `more` tensors and `numbers` of metadata.
@@ -33,7 +35,7 @@ def write_tiny_gguf(
     writer.add_block_count(1)
     writer.add_head_count(4)
     writer.add_head_count_kv(2)
-    writer.add_rope_freq_base(10000.0)
+    writer.add_rope_freq_base(base)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list(tokens or sorted(vocabulary, key=vocabulary.__getitem__))
@@ -47,6 +49,9 @@ def write_tiny_gguf(
         writer.add_float32(key, value)
     dice = np.random.default_rng(0)
     meant = {}
+    whole = np.zeros((2, 32), np.int8) if integers else None
+    if whole is not None:
+        writer.add_tensor("blk.0.counts.weight", whole)
     for name, shape in {
         "token_embd.weight": (len(vocabulary), 32),
         "output_norm.weight": (32,),

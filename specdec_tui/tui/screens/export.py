@@ -131,6 +131,15 @@ class ExportScreen(Dialog[Target]):
         box = self.query_one(Input)
         if box.value.endswith(f".{old}"):
             box.value = box.value.removesuffix(old) + self._kind
+            box.action_end()
+
+    @on(Input.Changed)
+    def _named(self, event: Input.Changed) -> None:
+        """A name that ends as those of another format asks for that one."""
+        event.stop()
+        kind = event.value.rpartition(".")[2]
+        if kind in self._kinds:
+            self.query_one(OptionList).highlighted = self._kinds.index(kind)
 
     @on(OptionList.OptionSelected)
     def _clicked(self, event: OptionList.OptionSelected) -> None:
