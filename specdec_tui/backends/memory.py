@@ -30,6 +30,7 @@ _PLANNED_TOKENS = 4096
 _HEADROOM = 1.05
 _RESERVED_BYTES = 256 << 20  # activations, kernels' workspaces
 _UNCOUNTABLE = 2.0**63
+_MOST_LAYERS = 10_000  # the deepest known models have some hundreds; as many take some seconds to build
 _MODULE_BYTES = LAYER_BYTES // 11  # a Llama layer has so many modules
 _COUNTED_OFTEN = 1000  # modules between two looks at what they take
 
@@ -62,13 +63,18 @@ class Placement:
 
 
 def refuse_what_cannot_fit(name: str, sizes: Sizes) -> None:
-    """LoadError for a model that fits no memory of this machine, however it is loaded: told before it is built."""
+    """LoadError for a model that fits no memory of this machine, however it is loaded, or takes minutes to build.
+
+    Told before it is built, which is how its weights are counted.
+    """
     free = available_bytes("cpu")
     if torch.cuda.is_available():
         free += sum(available_bytes(f"cuda:{index}") for index in range(torch.cuda.device_count()))
     least = sizes.least_bytes(_QUANTIZED_BYTES["int4"])
     if least > free:
         raise LoadError(_too_large(name, gigabytes(sizes.least_bytes(2)), free))
+    if sizes.layers > _MOST_LAYERS:
+        raise LoadError(f"{name}: its config names {sizes.layers:,} layers: at most {_MOST_LAYERS:,} are built here.")
 
 
 def estimate(name: str, config: PreTrainedConfig, dtype: torch.dtype, quantization: str) -> Estimate:

@@ -123,7 +123,7 @@ def _message(error: BaseException) -> str:
         return f"it counts further than {jinja2.sandbox.MAX_RANGE:,}"
     if "set_int_max_str_digits" in str(error):
         return f"it writes a number of more than {sys.get_int_max_str_digits():,} digits"
-    return str(error)[:_LONGEST_MESSAGE] or type(error).__name__
+    return str(error)[:_LONGEST_MESSAGE].strip() or "it gives no reason"
 
 
 def _bound(seconds: int) -> None:

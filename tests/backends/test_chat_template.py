@@ -134,6 +134,7 @@ def test_an_endless_or_exploding_template_ends_with_a_reason(template: str, monk
 @pytest.mark.parametrize(
     ("template", "said"),
     [
+        ("{{ raise_exception('') }}", "cannot format this conversation: it gives no reason"),
         ("{{ 10 ** 5000 }}", "cannot format this conversation: it writes a number of more than 4,300 digits"),
         ("{{ range(10 ** 6) | list }}", "cannot format this conversation: it counts further than 100,000"),
     ],

@@ -254,6 +254,13 @@ def test_a_model_that_no_library_can_run_is_named(save_model: Any, monkeypatch: 
     )
 
 
+def test_more_layers_than_can_be_built_while_a_person_waits_are_refused(save_model: Any) -> None:
+    folder = save_model("target")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"num_hidden_layers": 65536}))
+    assert refusal(folder).endswith("its config names 65,536 layers: at most 10,000 are built here.")
+
+
 @pytest.mark.parametrize("field", ["text_config", "quantization_config"])
 def test_a_part_that_is_none_names_the_model_and_the_field(save_model: Any, field: str) -> None:
     folder = save_model("target")
