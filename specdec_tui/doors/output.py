@@ -8,6 +8,7 @@ only where a table or a bar is drawn.
 from __future__ import annotations
 
 import codecs
+import errno
 import os
 import sys
 import threading
@@ -81,7 +82,12 @@ def complain(message: str) -> None:
 
 
 def write_json(value: Any) -> None:
-    """`value` as JSON on standard output; where the encoding is not UTF-8, in ASCII: it reads back to the same text."""
+    """`value` as JSON on standard output; where the encoding is not UTF-8, in ASCII: it reads back to the same text.
+
+    OSError where standard output does not take it, also where the caller closed it: nobody has the results then.
+    """
+    if getattr(sys.stdout, "name", "") == os.devnull:  # by `prepare`; one that is sent there has another name
+        raise OSError(errno.EBADF, "it is closed")
     text = json_text(value)
     if codecs.lookup(_encoding(sys.stdout)).name != "utf-8":
         text = "".join(c if c < "\x80" else _escape(c) for c in text)

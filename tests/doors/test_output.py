@@ -106,6 +106,15 @@ def test_nothing_ends_in_an_encoding_error(encoding: str, where: str, monkeypatc
     assert len({len(row) for row in rows}) == 1  # likenesses are longer, and columns as wide as they are
 
 
+def test_json_for_an_output_that_was_closed_is_an_error_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A benchmark's results were gone without a word."""
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    output.prepare()
+    with pytest.raises(OSError, match="it is closed"):
+        output.write_json({"results": 1})
+
+
 def test_streams_that_were_closed_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)

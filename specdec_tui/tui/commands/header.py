@@ -24,6 +24,7 @@ _LOOKS = {
     "failed": ("✗", "$text-error"),
     "trace": ("○", "$text-muted"),  # of a run, and no models to make another with
 }
+_LONGEST_ROW = 2000  # characters: more than a row of any screen shows
 _BAR_CELLS, _SHORT_BAR_CELLS = 16, 8
 _WIDE = 100
 _TURNS = "◐◓◑◒"
@@ -132,8 +133,9 @@ def local_time(moment: str) -> str:
 
 
 def one_row(text: str) -> str:
-    """Untrusted text on one row."""
-    return visible(" ".join(text.split()))
+    """Untrusted text on one row: the beginning of it, where it is long, as marks without a width fill none."""
+    cut = " …" if len(text) > _LONGEST_ROW else ""
+    return visible(" ".join(text[:_LONGEST_ROW].split())) + cut
 
 
 def _bar(progress: Progress, width: int) -> Content:

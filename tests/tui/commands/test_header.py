@@ -10,7 +10,7 @@ from textual.app import App, ComposeResult
 from textual.content import Content
 
 from specdec_tui.backends.pair import ModelInfo, PairInfo, Progress
-from specdec_tui.tui.commands.header import Header
+from specdec_tui.tui.commands.header import Header, one_row
 
 STAGE = "Trying SmolLM2-135M-Instruct (demo) (compiles for this processor the first time)"
 TARGET = ModelInfo("SmolLM2-135M-Instruct", "cpu", "float32", "none", 135_000_000, 538_000_000, 8192)
@@ -63,3 +63,10 @@ async def test_facts_of_a_pair_are_left_out_whole(width: int) -> None:
 async def test_names_alone_are_cut_where_nothing_else_is_left(width: int) -> None:
     shown = await line(width, state="ready", pair=PAIR)
     assert "ready" in shown and "specdec-tui" not in shown and "·" not in shown
+
+
+def test_marks_without_a_width_make_no_row_longer_than_a_screen() -> None:
+    """Eight million accents over one letter filled one cell, and each drawing took seconds."""
+    row = one_row("e" + "\u0301" * 1_000_000)
+    assert len(row) <= 2002 and row.endswith("…")
+    assert one_row(" a\n b ") == "a b"
