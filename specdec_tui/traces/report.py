@@ -178,13 +178,20 @@ def _verdict(name: str, verdict: Lossless | None) -> str:
         LosslessStatus.IDENTICAL: "identical to the target's",
         LosslessStatus.NEAR_TIES: f"{verdict.ties} near-tie{'' if verdict.ties == 1 else 's'}",
         LosslessStatus.DIFFERENT: "DIFFERENT from the target's",
-        LosslessStatus.NOT_APPLICABLE: "not compared",
+        LosslessStatus.NOT_APPLICABLE: _not_compared(verdict.detail),
     }[verdict.status]
     if verdict.gap is not None and verdict.status is LosslessStatus.NEAR_TIES:
         words += f" (largest gap {verdict.gap:.2g} logits)"
     if verdict.first_divergence is not None:
         words += f", first at token {verdict.first_divergence + 1}"
     return words
+
+
+def _not_compared(detail: str) -> str:
+    """As the app's table has it; other reasons stand whole beside the run's text."""
+    if "lossy" in detail:
+        return "lossy"
+    return "same distribution, other draws" if not detail or "distribution" in detail else "not compared"
 
 
 def _run(name: str, steps: Sequence[Step], verdict: Lossless | None, names: Mapping[int, str], charts: str) -> str:

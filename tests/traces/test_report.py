@@ -12,6 +12,8 @@ from specdec_tui.decoding.records import (
     EndReason,
     Finished,
     Insight,
+    Lossless,
+    LosslessStatus,
     Notice,
     PrefillDone,
     RunEnded,
@@ -24,10 +26,11 @@ from specdec_tui.traces.charts import Bar, Series, bar_chart, line_chart
 from specdec_tui.traces.export import steps_of
 from specdec_tui.traces.format import Trace, TraceHeader
 from specdec_tui.traces.report import _HEAD as HEADINGS
-from specdec_tui.traces.report import as_html
+from specdec_tui.traces.report import _verdict, as_html
 from specdec_tui.traces.report_charts import common_scale, latency, rounds_of, run_charts, speed_over_time
 from specdec_tui.traces.report_style import STYLE
 from specdec_tui.traces.summary import figures_of
+from specdec_tui.tui.figures.words import lossless_part
 
 VOID = {"meta", "input", "line", "polyline"}
 TAGS = re.findall(
@@ -284,3 +287,11 @@ def test_charts_stay_inside_their_frame_whatever_the_numbers() -> None:
         places = [float(v) for v in re.findall(r' (?:x|y|x1|x2|y1|y2|width|height)="(-?[\d.]+)"', drawing)]
         assert places and all(-1 <= place <= 481 for place in places)
     assert line_chart("t", "x", "y", []) == "" and bar_chart("t", "x", "y", [], "tone-1") == ""
+
+
+@pytest.mark.parametrize("detail", ["", "only the distribution is the same", "a lossy rule"])
+def test_a_run_that_cannot_be_compared_is_told_as_in_the_app(detail: str) -> None:
+    """The report called a sampled run `not compared`, where the app says what is the same."""
+    verdict = Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail)
+    in_the_app, _ = lossless_part(verdict)
+    assert _verdict("ngram", verdict) == in_the_app.lstrip("~≠ ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from math import ceil, floor, log10
 
 from specdec_tui.decoding.course import LEAST_SECONDS, RunCourse
@@ -31,6 +31,10 @@ class Scale:
     def top(self) -> float:
         """Tokens/s where the axis of a plot ends, with some room above the fastest."""
         return self.peak * 1.1
+
+    def with_room_for(self, other: Scale) -> Scale:
+        """The larger one in each of what they measure."""
+        return Scale(*map(max, astuple(self), astuple(other)))
 
     def covering(self, courses: Iterable[RunCourse]) -> Scale:
         """The same, with room for these plots, which may be a moment ahead of it."""

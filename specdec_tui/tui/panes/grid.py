@@ -218,7 +218,8 @@ class PaneGrid(VerticalScroll, can_focus=False):
 
         The run answers `prompt` as a turn of the conversation; 0: of none.
         `keep_scale`: they are drawn on the scale of the whole run that was just in them, and measured
-        against the same. It tells the largest figures of all panes, but not which of them they are.
+        against the same. It tells the largest figures of all panes, but not which of them they are;
+        it grows where one is larger on the way than in the end.
         """
         self._took_part, self._checked = tuple(strategies), {}
         if self._touched in PLAIN_STRATEGIES:
@@ -320,9 +321,9 @@ class PaneGrid(VerticalScroll, can_focus=False):
     def _rescale(self) -> None:
         self._scaled = monotonic()
         self._bring_to_front()
-        if not self._scale_is_kept:
-            runs = [self.panes[name].figures for name in self._took_part]
-            self._set_scale(common_scale(runs, self.baseline[0]))
+        runs = [self.panes[name].figures for name in self._took_part]
+        needed = common_scale(runs, self.baseline[0])
+        self._set_scale(self.scale.with_room_for(needed) if self._scale_is_kept else needed)
 
     def _set_scale(self, scale: Scale) -> None:
         self.scale = scale

@@ -68,6 +68,8 @@ async def test_over_a_dialog_it_is_a_toast_that_goes_with_the_dialog() -> None:
         await pilot.press("f1")
         app.say("said meanwhile")
         await until(pilot, lambda: app.screen.query("Toast"))
+        await pilot.pause()
+        assert app.screen.query_one("Toast").region.bottom <= min(app.prompt_box.region.y, app.legend.region.y)
         await pilot.press("escape")
         await until(pilot, lambda: not app.dialog_is_open)
         await pilot.pause()

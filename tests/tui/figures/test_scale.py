@@ -55,3 +55,10 @@ def test_ends_of_scales_are_round_numbers_that_are_no_less(least: float, expecte
 
 def test_a_run_that_grows_a_little_keeps_its_scale() -> None:
     assert len({round_number(value / 10) for value in range(200, 400)}) == 4
+
+
+def test_a_scale_that_is_kept_grows_where_a_figure_is_larger_on_the_way_than_in_the_end() -> None:
+    """A bar of a race ended in an arrow: 2.15× where the whole run came to 1.95×."""
+    kept = Scale(2.0, 10.0, 80.0, 5.0, 0.5)
+    assert kept.with_room_for(Scale(3.0, 8.0, 90.0, 1.0, 0.4)) == Scale(3.0, 10.0, 90.0, 5.0, 0.5)
+    assert kept.with_room_for(Scale()) == kept
