@@ -159,10 +159,14 @@ class Front:
     def all_panes(self) -> Iterable[StrategyPane]:
         return self._app.grid.panes.values()
 
-    def ask(self, dialog: Dialog[Answer], answered: Callable[[Answer], None]) -> None:
+    def ask(
+        self, dialog: Dialog[Answer], answered: Callable[[Answer], None], left: Callable[[], None] = lambda: None
+    ) -> None:
         def closed(answer: Answer | None) -> None:
             if answer is not None:
                 answered(answer)
+            else:
+                left()
 
         self._app.push_screen(dialog, closed)
 

@@ -112,8 +112,10 @@ class RecordingScreen(Protocol):
     def post_message(self, message: Message) -> bool:
         """Take any of the messages above from any thread."""
 
-    def ask(self, dialog: Dialog[Answer], answered: Callable[[Answer], None]) -> None:
-        """Open a dialog; `answered` is called unless it is closed without an answer."""
+    def ask(
+        self, dialog: Dialog[Answer], answered: Callable[[Answer], None], left: Callable[[], None] = lambda: None
+    ) -> None:
+        """Open a dialog; `answered` is called with its answer, `left` where it is closed without one."""
 
     def show_trace(self, trace: Trace, race: bool) -> None:
         """Fill the panes with a run of the past, and race it."""
@@ -294,7 +296,8 @@ class Recordings:
         elif message.purpose == "export":
             trace = message.found
             without_screen = [kind for kind in EXPORTS if kind != "svg"]  # that one is a picture of what is shown
-            self._screen.ask(ExportScreen(trace, kinds=without_screen), lambda target: self._write(trace, target, ""))
+            dialog = ExportScreen(trace, kinds=without_screen)
+            self._screen.ask(dialog, lambda target: self._write(trace, target, ""), left=self.history)
         elif running:
             at_work = "A run is at work: stop it first (ctrl+c), then open the trace"
             self._screen.say(at_work, "warning", holds=lambda: self.trace is None)

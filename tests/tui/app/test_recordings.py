@@ -238,6 +238,22 @@ async def test_before_any_run_race_and_export_say_what_is_missing() -> None:
         assert len(app.screen_stack) == 1
 
 
+async def test_at_80_columns_compared_runs_stand_whole() -> None:
+    """The table was one column too wide: a scroll bar lay over its last row."""
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await one_run(pilot, "first prompt")
+        await one_run(pilot, "second prompt")
+        await kept(pilot, 2)
+        await pilot.press("H")
+        await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 2)
+        await pilot.press("home", "space", "space", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen))
+        table = app.screen.query_one(DataTable)
+        await until(pilot, lambda: table.row_count == 8 and table.size.width > 0)
+        assert table.max_scroll_x == 0
+
+
 async def test_the_history_lists_opens_compares_and_deletes() -> None:
     app = make_app()
     async with app.run_test(size=SIZE) as pilot:

@@ -178,6 +178,11 @@ async def test_a_kept_run_is_exported_from_the_list_without_being_shown(tmp_path
         await history(pilot, 1)
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, ExportScreen), "the dialog")
+        await pilot.press("escape")  # one step out: to the list
+        await until(pilot, lambda: isinstance(app.screen, HistoryScreen), "the list again")
+        await until(pilot, lambda: app.screen.query_one(OptionList).option_count == 1, "its run")
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, ExportScreen), "the dialog")
         assert "svg" not in str([str(o.prompt) for o in app.screen.query_one(OptionList).options])
         box = app.screen.query_one("#export-file", Input)
         box.value = str(tmp_path / "run.html")
