@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ _OURS = re.compile("^SPECDEC_?TUI_?(?=.)", re.IGNORECASE)  # a name that is mean
 
 LONGEST_CONFIG = 16 * 1024
 """Bytes; all settings with a page of comments take a third of it. Reading keys of many dots takes quadratic time."""
+_NEAR = 0.8  # how much of two spellings has to be the same
 _SHOWN = 60  # characters of a bad value in a message
 
 
@@ -312,12 +313,24 @@ def _read_config(path: Path) -> tuple[dict[str, str], list[str]]:
     return found, problems
 
 
+def _nearly_ours(key: str) -> str:
+    """The setting at the end of a variable whose beginning is nearly ours (`SPECDEC_GAMMA`); empty for any other."""
+    upper = key.upper().replace("-", "_")
+    if key.upper().startswith(ENVIRONMENT_PREFIX):
+        return ""
+    for name in sorted(map(str.upper, FIELDS), key=len, reverse=True):
+        if upper.endswith(f"_{name}"):
+            near = SequenceMatcher(None, upper.removesuffix(name), ENVIRONMENT_PREFIX).ratio()
+            return name if near >= _NEAR else ""
+    return ""
+
+
 def _read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Settings named by `SPECDEC_TUI_*` variables, as text, and a line for each variable that names none."""
     found: dict[str, str] = {}
     problems: list[str] = []
     for key, value in environment.items():
-        word = _OURS.sub("", key)
+        word = _nearly_ours(key) or _OURS.sub("", key)
         if word == key or key.removeprefix(ENVIRONMENT_PREFIX) in PLACES:
             continue
         with suppress(SettingError):

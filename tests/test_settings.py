@@ -151,6 +151,23 @@ def test_a_misspelt_variable_is_named_with_what_is_allowed() -> None:
     assert all(name.upper() in message for name in FIELDS) and "DATA_DIR" in message and "\n" not in message
 
 
+NEARLY = ["SPECDEC_GAMMA", "SPECTUI_GAMMA", "SPEC_TUI_GAMMA", "SPEDEC_TUI_GAMMA", "SPECDEC-TUI_GAMMA", "SPECDEC_top_k"]
+
+
+@pytest.mark.parametrize("name", NEARLY)
+def test_a_variable_whose_beginning_is_nearly_ours_is_named_with_what_is_meant(name: str) -> None:
+    with pytest.raises(SettingError) as refused:
+        resolve({}, {name: "3"}, Path("/none"))
+    assert f"'{name}' is not valid, perhaps SPECDEC_TUI_{'TOP_K' if 'top' in name else 'GAMMA'} is" in str(
+        refused.value
+    )
+
+
+def test_variables_of_others_are_theirs() -> None:
+    others = ["SPEC_SEED", "MY_GAMMA", "GAMMA", "DEVICE", "SPECTRUM_DEVICE", "TORCH_DEVICE", "SPECDEC_HOME"]
+    assert resolve({}, dict.fromkeys(others, "x"), Path("/none"))[0] == Settings()
+
+
 @pytest.mark.parametrize("name", ["specdec_tui_gamma", "SPECDEC_TUIGAMMA", "SPECDECTUI_GAMMA", "SPECDEC_TUI_"])
 def test_a_variable_whose_beginning_is_misspelt_is_named_too(name: str) -> None:
     with pytest.raises(SettingError, match=f"'{name}' is not valid"):
