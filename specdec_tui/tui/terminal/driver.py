@@ -26,6 +26,7 @@ from textual.geometry import Size
 from textual.message import Message
 
 from specdec_tui.tui.terminal.flood import LARGEST, is_possible
+from specdec_tui.tui.terminal.key_order import KeysInOrder
 from specdec_tui.tui.terminal.writer import Writer
 
 _GIVEN_BACK = (
@@ -76,6 +77,13 @@ class TerminalDriver(LinuxDriver):
             self._loop.call_soon_threadsafe(self._paint_all)
 
     def process_message(self, message: Message) -> None:
+        if isinstance(message, events.Key) and isinstance(self._app, KeysInOrder):
+            if self._app._exit:
+                return
+            if self._app.must_act_at_once(message):
+                with suppress(RuntimeError):  # the loop is over
+                    self._loop.call_soon_threadsafe(self._app.act_at_once, message.key)
+                return
         if is_possible(message):
             super().process_message(message)
 

@@ -5,17 +5,24 @@ while what the first one leads to (a submitted prompt, a closed dialog, another 
 under way as messages. So enter followed at once by ctrl+c would stop a run that has not begun, and
 what is typed behind a command would become part of it. Here a key waits until the one before it
 has had its consequences.
+
+What a terminal sends without a pause, of noise or a program, can be more than is taken in for minutes. The keys
+that stop and leave do not wait behind it: what does is dropped, as a shell drops at ctrl+c what was typed ahead.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from time import monotonic
+from typing import Any
 
 from textual import events
 from textual.app import App
 from textual.dom import DOMNode
-from textual.widgets import TextArea
+from textual.message import Message
+from textual.message_pump import MessagePump
+from textual.widgets import Input, TextArea
 
 from specdec_tui.doors.characters import visible
 
@@ -24,6 +31,11 @@ _LOCAL = frozenset(("up", "down", "left", "right", "pageup", "pagedown", "home",
 
 # The longest chain of messages a key starts: a value picked in the side bar, on its way to the settings.
 _LAPS = 5
+
+# What a person may have typed ahead; more is noise.
+_MOST_AHEAD = 200
+_AT_ONCE = {"ctrl+q": "quit", "ctrl+c": "stop_or_quit"}
+_OF_TYPING = (events.Key, TextArea.Changed, TextArea.SelectionChanged, Input.Changed)
 
 # A widget that never answers must not cost the keyboard.
 _PATIENCE_SECONDS = 1.0
@@ -37,6 +49,36 @@ class KeysInOrder(App[int]):
         self._held: deque[events.Key | events.Paste] = deque()
         self._turn = 0
         self._unsettled_since: float | None = None
+        self._acting: asyncio.Future[None] | None = None
+
+    def must_act_at_once(self, message: Message) -> bool:
+        """Whether it is a key for which what came before it is dropped. From any thread."""
+        if not isinstance(message, events.Key) or message.key not in _AT_ONCE:
+            return False
+        return len(self._held) + sum(pump.message_queue_size for pump in self._takers()) > _MOST_AHEAD
+
+    def act_at_once(self, key: str) -> None:
+        """Drop all keys that wait, and do what this one is for."""
+        self._held.clear()
+        for pump in self._takers():
+            queue: Any = pump._message_queue
+            kept = [message for message in queue.values if not isinstance(message, _OF_TYPING)]
+            queue.values.clear()
+            queue.ready_event.clear()
+            for message in kept:
+                queue.put_nowait(message)
+        self._acting = asyncio.ensure_future(self._act(_AT_ONCE[key]))
+
+    async def _act(self, action: str) -> None:
+        with self._context():  # called from the reader of the terminal
+            await self.run_action(action)
+
+    def _takers(self) -> list[MessagePump]:
+        """Whom keys wait for."""
+        if not self._screen_stack:
+            return [self]
+        screen = self._screen_stack[-1]
+        return [self, screen, *([screen.focused] if screen.focused is not None else [])]
 
     async def on_event(self, event: events.Event) -> None:
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
@@ -58,6 +100,7 @@ class KeysInOrder(App[int]):
                 self._turn += 1
                 self._unsettled_since = monotonic()
             await super().on_event(event)
+            await asyncio.sleep(0)  # the loop has its turn between two keys, however many there are
             if self._unsettled_since is not None:
                 self._lap(self._turn, _LAPS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from shell import make_app, ready, toasts, until
 from textual import events
 from textual.geometry import Size
 from textual.message import Message
@@ -64,3 +65,25 @@ def test_a_screen_larger_than_any_is_not_believed() -> None:
     for size in ((LARGEST[0] + 1, 10), (10, LARGEST[1] + 1), (99999999, 9999999)):
         assert not is_possible(events.Resize(Size(*size), Size(*size)))
     assert is_possible(events.AppFocus())
+
+
+@pytest.mark.parametrize("key", ["ctrl+q", "ctrl+c"])
+async def test_behind_a_flood_of_keys_those_that_leave_act_at_once(key: str) -> None:
+    """Twenty thousand bytes of noise held up ctrl+q for minutes."""
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        app.prompt_box.focus()
+        leave = events.Key(key, None)
+        assert not app.must_act_at_once(leave)  # it waits its turn behind what a person types ahead
+        for _ in range(5000):
+            app.post_message(events.Key("x", "x"))
+            app._held.append(events.Key("x", "x"))
+        assert app.must_act_at_once(leave) and not app.must_act_at_once(events.Key("x", "x"))
+        app.act_at_once(key)
+        assert not app._held and app.message_queue_size < 100
+        if key == "ctrl+c":
+            await until(pilot, lambda: any("ctrl+c again quits" in text for text in toasts(app)))
+        else:
+            await until(pilot, lambda: app._exit)
+    assert app.return_code == (None if key == "ctrl+c" else 0)
