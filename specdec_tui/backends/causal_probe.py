@@ -40,8 +40,8 @@ def refuse_what_looks_ahead(name: str, model: PreTrainedModel) -> None:
     if length < 2:
         raise LoadError(f"{name}: its config gives it a context of {length} token: there is no room for an answer.")
     window = window_in_use(model)
-    if isinstance(window, int) and window < 1:  # one pass sees nothing or all, and `generate` breaks off
-        raise wrong(name, "sliding_window", window, "a whole number from 1 up is needed")
+    if isinstance(window, int) and window < 2:  # of 0 `generate` breaks off, of 1 its cache gives another text
+        raise wrong(name, "sliding_window", window, "a whole number from 2 up is needed")
     common = length // 2
     ids = torch.tensor([[(7 * i + 3) % size for i in range(length)]] * 2)
     ids[1, common:] = (ids[1, common:] + 1 + size // 3) % size

@@ -149,9 +149,10 @@ def test_a_window_that_a_model_does_not_use_is_no_fault(save_model: Any, kind: s
         ),
         ("gemma3", {"query_pre_attn_scalar": -1}, "query_pre_attn_scalar is -1: "),
         ("gemma3", {"sliding_window": 10**30}, "sliding_window is 1000000000000000000000000000000: "),
-        ("gemma2", {"sliding_window": -1}, "sliding_window in its config is -1: a whole number from 1 up is needed."),
+        ("gemma2", {"sliding_window": -1}, "sliding_window in its config is -1: a whole number from 2 up is needed."),
+        ("gemma2", {"sliding_window": 1}, "sliding_window in its config is 1: a whole number from 2 up is needed."),
         *(
-            (kind, {"sliding_window": window}, f"sliding_window in its config is {window}: a whole number from 1 up")
+            (kind, {"sliding_window": window}, f"sliding_window in its config is {window}: a whole number from 2 up")
             for kind in ("mistral", "phi3", "gemma3", "mixtral")
             for window in (0, -1)
         ),
