@@ -137,8 +137,8 @@ class ExportScreen(Dialog[Target]):
     def _named(self, event: Input.Changed) -> None:
         """A name that ends as those of another format asks for that one."""
         event.stop()
-        kind = event.value.rpartition(".")[2]
-        if kind in self._kinds:
+        kind = event.input.value.rpartition(".")[2]  # the event's own may be of before another format was chosen
+        if kind in self._kinds and kind != self._kind:
             self.query_one(OptionList).highlighted = self._kinds.index(kind)
 
     @on(OptionList.OptionSelected)
