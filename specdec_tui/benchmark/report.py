@@ -183,7 +183,9 @@ def _pace_lines(summaries: Sequence[Summary]) -> list[str]:
             lines.append(f"{UNPREDICTED} {summary.strategy}: {summary.no_prediction}: {what}")
         elif left_out > summary.disturbed_runs:
             changed = f"{TIMES_VARY} in {left_out - summary.disturbed_runs} of {summary.runs} runs"
-            lines.append(f"{UNPREDICTED} {summary.strategy}: {changed}: these are in neither speedup nor prediction")
+            lines.append(
+                f"{UNPREDICTED} {summary.strategy}: {changed}: median and prediction are of the others, ranges of all"
+            )
     return lines
 
 

@@ -376,7 +376,7 @@ def test_speedup_and_prediction_are_over_the_same_runs() -> None:
     assert lookup.remainder == pytest.approx(lookup.speedup.median / lookup.predicted_speedup - 1)
     assert lookup.speedup.low == pytest.approx(0.93), "the spread is of all"
     (line,) = note_lines(results, summaries)
-    assert line == "§ lookup: step times vary in 2 of 5 runs: these are in neither speedup nor prediction"
+    assert line == "§ lookup: step times vary in 2 of 5 runs: median and prediction are of the others, ranges of all"
 
 
 def test_where_no_run_of_a_prompt_has_a_prediction_none_is_told_and_it_is_said_why() -> None:

@@ -100,7 +100,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.stopping = Stopping(self.runs, self.say)
         self.views = Views(self.stage, self.say)
         self.drawer = Drawer()
-        self.steps_out = StepsOut(self.front, self.grid, self.inspection, self.drawer, self.racing)
+        self.steps_out = StepsOut(self.front, self.grid, self.inspection, self.drawer, self.racing, self.recordings)
         self._replay = replay
 
     # What is on the screen
@@ -212,13 +212,12 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.recordings.exported(message)
 
     def on_summed_up(self, message: SummedUp) -> None:
-        if message.trace is self.recordings.trace:
-            self.recordings.trace = message.whole
+        self.recordings.complete(message.trace, message.whole)
 
     def on_baseline_found(self, message: BaselineFound) -> None:
         if not self.is_running or message.trace is not self.recordings.trace:
             return
-        self.recordings.trace = message.measured
+        self.recordings.complete(message.trace, message.measured)
         if message.baseline is not None:
             self.stage.measure_against_earlier(message.baseline)
         else:

@@ -220,13 +220,13 @@ class Front:
 
     # What the other parts ask
 
-    def show_trace(self, trace: Trace, race: bool) -> None:
+    def show_trace(self, trace: Trace, race: bool, run: Run | None = None) -> None:
         self._app.racing.stop()
         self._app.stage.allow_repeating(self._app.runs.pair is not None)
         if self._app.runs.pair is None:
             self._app.header.pair = trace.header.pair()
         self._app.runs.last_prompt = trace.header.prompt
-        self._app.stage.open(trace)
+        self._app.stage.open(trace, *((run.turn, run.prompt) if run is not None else ()))
         self._app.grid.show_start()
         self.settle()
         if race:

@@ -117,8 +117,8 @@ class RecordingScreen(Protocol):
     ) -> None:
         """Open a dialog; `answered` is called with its answer, `left` where it is closed without one."""
 
-    def show_trace(self, trace: Trace, race: bool) -> None:
-        """Fill the panes with a run of the past, and race it."""
+    def show_trace(self, trace: Trace, race: bool, run: Run | None = None) -> None:
+        """Fill the panes with a run of the past, and race it. `run`: it is that one, made here."""
 
     def photograph(self) -> str:
         """The panes as SVG; empty where something lies on top of them."""
@@ -140,6 +140,7 @@ class Recordings:
         self._last_target: Trace | None = None
         self._begun: datetime | None = None
         self._journal: Journal | None = None  # of the last run, where it is to be kept
+        self._own: tuple[Trace, Run] | None = None  # the last run that was made here
         self.opened = ""
         """When and with which models the open trace was made; empty where the last run was made here."""
 
@@ -212,7 +213,7 @@ class Recordings:
         trace, journal = self._trace_of(run, pair), self._journal
         if trace is None:
             return
-        self.trace = trace
+        self.trace, self._own = trace, (trace, run)
 
         def sum_up() -> None:
             whole = _summed_up(trace)
@@ -276,6 +277,23 @@ class Recordings:
             self.open_file(parse_path(name))
         except SettingError as error:
             self._screen.say(f"open trace: {error}", "error")
+
+    def leave(self) -> bool:
+        """Out of an opened trace, to the last run that was made here; False where there is neither."""
+        if not self.opened or self._own is None:
+            return False
+        (self.trace, run), self.opened, self.refusal = self._own, "", ""
+        self._screen.show_trace(self.trace, False, run)
+        if "target" not in self.trace.strategies:
+            self.find_baseline(self.trace)
+        return True
+
+    def complete(self, trace: Trace, whole: Trace) -> None:
+        """What was found out of a run's trace behind its end takes its place."""
+        if self.trace is trace:
+            self.trace = whole
+        if self._own is not None and self._own[0] is trace:
+            self._own = whole, self._own[1]
 
     def open_file(self, path: Path, purpose: Purpose = "show") -> None:
         """Read a trace in a thread of its own, then show it, race it, or ask where it is exported to."""

@@ -151,13 +151,13 @@ class Runs:
             self._run_or_wait(prompt)
 
     def run_again(self) -> None:
-        """The last prompt once more; it replaces the last turn of the chat."""
+        """The last prompt once more; it replaces the last turn of the chat, unless it is that of an opened trace."""
         if not self.last_prompt:
             self._screen.say("Nothing has run yet: type a prompt first", holds=lambda: not self.last_prompt)
         elif self.waiting:
             self._screen.say("One prompt is waiting already", holds=lambda: bool(self.waiting))
         elif not self.lacks_models():
-            self._run_or_wait(self.last_prompt, again=True)
+            self._run_or_wait(self.last_prompt, again=self.run is None or self.run.prompt == self.last_prompt)
 
     def stop(self) -> str:
         """End the run within a round and keep its text, or else abandon the loads. Says what it did.

@@ -154,9 +154,9 @@ class Stage:
 
     # A run of the past
 
-    def open(self, trace: Trace) -> None:
-        """All of a trace that was not shown before, and nothing of a conversation."""
-        self._turn, self._prompt = 0, ""
+    def open(self, trace: Trace, turn: int = 0, prompt: str = "") -> None:
+        """All of a trace that was not shown before, as this turn of the conversation; 0: of none."""
+        self._turn, self._prompt = turn, prompt
         self._hidden, self._elsewhere = set(), (None, "")
         self.show_whole(trace)
 

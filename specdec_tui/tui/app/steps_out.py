@@ -6,19 +6,32 @@ from specdec_tui.tui.app.drawer import Drawer
 from specdec_tui.tui.app.front import Front
 from specdec_tui.tui.app.inspection import Inspection
 from specdec_tui.tui.app.racing import Racing
+from specdec_tui.tui.app.recordings import Recordings
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.grid import PaneGrid
 
 
 class StepsOut:
-    """The innermost first: the search, the inspector, the side bar, a maximised pane, a pane, a race, what was said."""
+    """The innermost first: the search, the inspector, the side bar, a maximised pane, a pane, a race, a trace.
 
-    def __init__(self, front: Front, grid: PaneGrid, inspection: Inspection, drawer: Drawer, racing: Racing) -> None:
+    At last what was said.
+    """
+
+    def __init__(
+        self,
+        front: Front,
+        grid: PaneGrid,
+        inspection: Inspection,
+        drawer: Drawer,
+        racing: Racing,
+        recordings: Recordings,
+    ) -> None:
         self._front = front
         self._grid = grid
         self._inspection = inspection
         self._drawer = drawer
         self._racing = racing
+        self._recordings = recordings
 
     def take(self) -> None:
         """One of them. Dialogs and the prompt box do so themselves."""
@@ -36,5 +49,5 @@ class StepsOut:
             self._front.leave_panes()
         elif self._racing.race is not None:
             self._racing.toggle(None)
-        else:
+        elif not self._recordings.leave():
             self._front.say_no_more()

@@ -268,7 +268,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("close the search", "close it and stay there", "close", "escape", FIND, in_palette=False),
     Command("next setting", "go to the next setting", "app.focus_next", "tab", SIDE_BAR, in_palette=False),
     Command("previous setting", "go to the one before", "app.focus_previous", "shift+tab", SIDE_BAR, in_palette=False),
-    Command("step out", "out of the search, inspector, side bar, pane or race", "step_out", "escape", in_palette=False),
+    Command(
+        "step out",
+        "out of the search, inspector, side bar, pane, race or trace",
+        "step_out",
+        "escape",
+        in_palette=False,
+    ),
 )
 
 

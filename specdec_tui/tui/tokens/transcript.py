@@ -85,6 +85,8 @@ class Transcript:
         if number == 1:
             self._gone = 0
         if number:
+            same = (turn for turn in self.turns if (turn.number, turn.prompt) == (number, prompt))
+            self._last = next(same, self._last)  # it is shown again, behind a run of no conversation
             self.turns = [turn for turn in self.turns if turn.number < number]
         self.number, self._prompt = number, prompt
         while len(self.turns) > MOST_TURNS or sum(len(turn.pieces) for turn in self.turns) > MOST_TOKENS:

@@ -87,6 +87,45 @@ async def test_the_last_turn_run_again_is_replaced_and_the_ones_before_it_stay()
         assert text_of_pane(app).count("── turn") == 1
 
 
+async def test_an_earlier_turn_opened_and_run_again_is_a_turn_of_its_own_and_no_other_is_lost() -> None:
+    """It replaced the last turn, which was another one."""
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        traces = []
+        for number, prompt in enumerate(("one", "two"), 1):
+            await ask(pilot, prompt)
+            await finished(pilot, number)
+            traces.append(app.recordings.trace)
+        assert traces[0] is not None
+        app.recordings.show(traces[0])
+        await pilot.press("escape", "r")
+        await finished(pilot, 3)
+        assert [line for line in text_of_pane(app).split("\n") if line.startswith("›")] == ["› one", "› two", "› one"]
+
+
+async def test_escape_leads_out_of_a_trace_to_the_last_run_and_its_conversation() -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        await ask(pilot, "one")
+        await finished(pilot, 1)
+        first = app.recordings.trace
+        await ask(pilot, "two")
+        await finished(pilot, 2)
+        await pilot.press("escape")
+        shown, own = text_of_pane(app), app.recordings.trace
+        assert first is not None
+        app.recordings.show(first)
+        assert app.recordings.opened and "› two" not in text_of_pane(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.recordings.opened and not app.stage.is_filling)
+        assert text_of_pane(app) == shown and "› two" in shown and app.recordings.trace is own
+        await ask(pilot, "three")
+        await finished(pilot, 3)
+        assert [line for line in text_of_pane(app).split("\n") if line.startswith("›")] == ["› one", "› two", "› three"]
+
+
 async def test_without_chat_and_in_a_trace_a_run_stands_alone_and_the_conversation_comes_back() -> None:
     app = make_app()
     async with app.run_test(size=SIZE) as pilot:
