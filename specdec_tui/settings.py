@@ -7,17 +7,16 @@ defaults. The command line, palette, side bar and model picker are all made from
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
+from specdec_tui import variables
 from specdec_tui.doors.reading import is_null_device, read_text
 
 STRATEGIES = ("target", "drafter", "speculative", "ngram", "lookup")
@@ -28,14 +27,8 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 PRESET_NAMES = ("demo", "llama3.2", "gpt2", "qwen2.5", "smollm2")
 THEMES = ("specdec-dark", "specdec-light", "specdec-colour-blind")
 
-ENVIRONMENT_PREFIX = "SPECDEC_TUI_"
-PLACES = ("CONFIG", "DATA_DIR", "CACHE_DIR")
-_OURS = re.compile("^SPECDEC_?TUI_?(?=.)", re.IGNORECASE)  # a name that is meant for us, if not quite spelt so
-"""Variables that name files and folders and are no settings."""
-
 LONGEST_CONFIG = 16 * 1024
 """Bytes; all settings with a page of comments take a third of it. Reading keys of many dots takes quadratic time."""
-_NEAR = 0.8  # how much of two spellings has to be the same
 _SHOWN = 60  # characters of a bad value in a message
 
 
@@ -275,7 +268,7 @@ def format_value(value: Any) -> str:
 
 def config_file() -> Path:
     """The user's config file (TOML); `SPECDEC_TUI_CONFIG` names another."""
-    named = os.environ.get(ENVIRONMENT_PREFIX + "CONFIG")
+    named = os.environ.get(variables.PREFIX + "CONFIG")
     return Path(named) if named else platformdirs.user_config_path("specdec-tui") / "config.toml"
 
 
@@ -313,37 +306,19 @@ def _read_config(path: Path) -> tuple[dict[str, str], list[str]]:
     return found, problems
 
 
-def _nearly_ours(key: str) -> str:
-    """The setting at the end of a variable whose beginning is nearly ours (`SPECDEC_GAMMA`); empty for any other."""
-    upper = key.upper().replace("-", "_")
-    if key.upper().startswith(ENVIRONMENT_PREFIX):
-        return ""
-    for name in sorted(map(str.upper, FIELDS), key=len, reverse=True):
-        if upper.endswith(f"_{name}"):
-            near = SequenceMatcher(None, upper.removesuffix(name), ENVIRONMENT_PREFIX).ratio()
-            return name if near >= _NEAR else ""
-    return ""
-
-
 def _read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Settings named by `SPECDEC_TUI_*` variables, as text, and a line for each variable that names none."""
     found: dict[str, str] = {}
     problems: list[str] = []
     for key, value in environment.items():
-        word = _nearly_ours(key) or _OURS.sub("", key)
-        if word == key or key.removeprefix(ENVIRONMENT_PREFIX) in PLACES:
+        word = variables.setting_in(key, FIELDS)
+        if not word:
             continue
         with suppress(SettingError):
-            if key.startswith(ENVIRONMENT_PREFIX):
+            if key.startswith(variables.PREFIX):
                 found[name_of(word)] = value
                 continue
-        names = [*map(str.upper, FIELDS), *PLACES]
-        near = get_close_matches(word.upper(), names, 1)
-        meant = f", perhaps {ENVIRONMENT_PREFIX}{near[0]} is meant" if near else ""
-        problems.append(
-            f"environment: {quoted(key)} is not valid{meant}: "
-            f"allowed are {ENVIRONMENT_PREFIX} and one of {', '.join(names)}"
-        )
+        problems.append(f"environment: {quoted(key)} is not valid{variables.what_is_meant(word, FIELDS)}")
     return found, problems
 
 

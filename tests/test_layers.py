@@ -21,7 +21,7 @@ LAYERS = [
     {"traces", "benchmark"},
     {"decoding"},
     {"backends"},
-    {"settings", "data_folder", "glossary", ""},
+    {"settings", "variables", "data_folder", "glossary", ""},
     {"doors"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

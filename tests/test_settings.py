@@ -7,7 +7,6 @@ import pytest
 
 from specdec_tui.settings import (
     FIELDS,
-    PLACES,
     ModelChoice,
     SettingError,
     Settings,
@@ -19,6 +18,7 @@ from specdec_tui.settings import (
     resolve,
     resolve_rest,
 )
+from specdec_tui.variables import PLACES
 
 
 def test_flags_win_over_environment_over_config_over_defaults(tmp_path: Path) -> None:
