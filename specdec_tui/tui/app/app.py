@@ -22,16 +22,15 @@ from specdec_tui.tui.app.inspection import Inspection
 from specdec_tui.tui.app.notices import Holds, Notices, always
 from specdec_tui.tui.app.preferences import Preferences
 from specdec_tui.tui.app.racing import Racing
-from specdec_tui.tui.app.recordings import (
+from specdec_tui.tui.app.recording_messages import (
     BaselineFound,
     BaselineKnown,
     Exported,
     NotKept,
-    Recordings,
-    Replay,
     SummedUp,
     TraceRead,
 )
+from specdec_tui.tui.app.recordings import Recordings, Replay
 from specdec_tui.tui.app.run_line import RunLine
 from specdec_tui.tui.app.runs import Runs
 from specdec_tui.tui.app.stage import Stage

@@ -27,6 +27,14 @@ from specdec_tui.traces.format import Trace, TraceError, TraceHeader, new_header
 from specdec_tui.traces.journal import Journal
 from specdec_tui.traces.store import TraceStore
 from specdec_tui.tui.app.notices import Holds, always
+from specdec_tui.tui.app.recording_messages import (
+    BaselineFound,
+    BaselineKnown,
+    Exported,
+    NotKept,
+    SummedUp,
+    TraceRead,
+)
 from specdec_tui.tui.app.runs import Run
 from specdec_tui.tui.commands.dialog import Answer, Dialog
 from specdec_tui.tui.commands.header import local_time, one_row
@@ -50,57 +58,6 @@ class Replay:
     left_out: Sequence[str] = ()
 
 
-class TraceRead(Message):
-    """A trace file was read, or could not be."""
-
-    def __init__(self, path: Path, found: Trace | TraceError, purpose: Purpose) -> None:
-        super().__init__()
-        self.path, self.found, self.purpose = path, found, purpose
-
-
-class Exported(Message):
-    """A file was written, or could not be."""
-
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__()
-        self.path, self.problem = path, problem
-
-
-class NotKept(Message):
-    """A part of a run could not be written; the run goes on."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__()
-        self.problem = problem
-
-
-class SummedUp(Message):
-    """The figures of a run that is over are known: `whole` is its trace with them."""
-
-    def __init__(self, trace: Trace, whole: Trace) -> None:
-        super().__init__()
-        self.trace, self.whole = trace, whole
-
-
-class BaselineFound(Message):
-    """An earlier run of the target for a trace that has none; None where there is no comparable one.
-
-    `measured`: the trace with figures against that run in its header.
-    """
-
-    def __init__(self, trace: Trace, baseline: Baseline | None, measured: Trace) -> None:
-        super().__init__()
-        self.trace, self.baseline, self.measured = trace, baseline, measured
-
-
-class BaselineKnown(Message):
-    """An earlier run of the target that a run at work, which has none, can be measured against."""
-
-    def __init__(self, run: Run, baseline: Baseline) -> None:
-        super().__init__()
-        self.run, self.baseline = run, baseline
-
-
 class RecordingScreen(Protocol):
     """What recordings ask of the screen."""
 
@@ -110,7 +67,7 @@ class RecordingScreen(Protocol):
         """Tell a person."""
 
     def post_message(self, message: Message) -> bool:
-        """Take any of the messages above from any thread."""
+        """Take any of the messages of recordings from any thread."""
 
     def ask(
         self, dialog: Dialog[Answer], answered: Callable[[Answer], None], left: Callable[[], None] = lambda: None

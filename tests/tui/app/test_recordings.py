@@ -27,7 +27,8 @@ from specdec_tui.traces.files import read_trace
 from specdec_tui.traces.format import Trace, new_header
 from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.app.program import keep_unfinished, keep_unsent
-from specdec_tui.tui.app.recordings import BaselineFound, Recordings, Replay, SummedUp, TraceRead
+from specdec_tui.tui.app.recording_messages import BaselineFound, SummedUp, TraceRead
+from specdec_tui.tui.app.recordings import Recordings, Replay
 from specdec_tui.tui.app.runs import Run
 from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.screens.compare import CompareScreen
