@@ -89,10 +89,11 @@ def test_each_fate_has_a_colour_of_its_own_where_there_are_few(
     terminal.wait_for("v View")
     terminal.keys("v")
     terminal.wait(lambda screen: all(glyph in screen for glyph in FATES), "all fates")
-    legend = next(line for line in terminal.painted().split("\n") if "accepted" in line and "sampled" in line)
+    painted = terminal.at_rest()
+    legend = next(line for line in painted.split("\n") if "accepted" in line and "sampled" in line)
     colours = colours_of(legend)
     assert len(set.union(*(colours[glyph] for glyph in FATES))) == len(FATES), colours
     if "256" not in name:
         assert all(OF_SIXTEEN.fullmatch(code) for glyph in FATES for code in colours[glyph]), colours
-    everywhere = colours_of(terminal.painted())
+    everywhere = colours_of(painted)
     assert not everywhere["✗"] & everywhere["↻"]

@@ -59,16 +59,9 @@ class Sized:
         self.resize(*FULL)
         return len(sizes)
 
-    def at_rest(self) -> str:
-        """The screen with its colours, once it has stopped changing."""
-        before = ""
-        while before != (before := self.terminal.painted()):
-            time.sleep(0.5)
-        return before
-
     def check(self) -> None:
         """It is painted as before."""
-        before = self.at_rest()
+        before = self.terminal.at_rest()
         self.down_and_up()
         self.terminal.wait(lambda _: self.terminal.painted() == before, f"as before:\n{before}")
 

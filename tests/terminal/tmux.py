@@ -12,6 +12,7 @@ import psutil
 
 POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 60
+REST_SECONDS = 0.5
 
 
 class Terminal:
@@ -61,6 +62,13 @@ class Terminal:
 
     def wait_for(self, *texts: str) -> str:
         return self.wait(lambda screen: all(text in screen for text in texts), ", ".join(texts))
+
+    def at_rest(self) -> str:
+        """The screen with its colours, once it has stopped changing."""
+        before = ""
+        while before != (before := self.painted()):
+            time.sleep(REST_SECONDS)
+        return before
 
     def terminate(self) -> None:
         """Ask the command to end."""
