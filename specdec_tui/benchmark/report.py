@@ -13,7 +13,7 @@ from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED
 from specdec_tui.decoding.figures import RECOMPUTES
 from specdec_tui.decoding.records import LosslessStatus
 from specdec_tui.decoding.reliability import DOUBTS
-from specdec_tui.decoding.standing import BEYOND_TAU, MEANINGS, SAME_TEXT
+from specdec_tui.decoding.standing import MEANINGS, OF_SPEEDUPS, interval_text
 from specdec_tui.decoding.standing import RECOMPUTES as RECOMPUTED
 from specdec_tui.doors.output import Sheet
 from specdec_tui.settings import Settings
@@ -21,7 +21,6 @@ from specdec_tui.settings import Settings
 SCHEMA = 1
 DOUBT = "~"
 _MOST_DIFFERENT = 10
-_OF_SPEEDUPS = SAME_TEXT, BEYOND_TAU  # that a target recomputes is a notice of each of its runs
 
 
 def as_json(
@@ -84,6 +83,7 @@ def _result(result: Result) -> dict[str, Any]:
         "speedup": result.speedup,
         **result.costs.named(),
         "reliability": None if told is None else asdict(told),
+        "marks": result.marks,
         "recomputes": figures.recomputes,
         "notices": result.notices,
         "lossless": {
@@ -108,7 +108,7 @@ def as_sheet(results: Sequence[Result], summaries: Sequence[Summary], info: Pair
             (
                 summary.strategy,
                 _spread(summary.decode_tokens_per_second, "{:.1f}"),
-                _speedup(summary, own),
+                _speedup(summary),
                 _number(summary.acceptance_rate, "{:.2f}"),
                 _number(summary.tokens_per_target_call, "{:.2f}"),
                 _told(summary, summary.cost_ratio),
@@ -128,6 +128,8 @@ def as_sheet(results: Sequence[Result], summaries: Sequence[Summary], info: Pair
 
 
 _FIGURES = ("tok/s", "speedup", "α", "τ", "c", "v", "predicted (off by)")
+
+_MEDIAN_BEYOND_TAU = "more than τ, which is over the tokens of all prompts; the speedup is a median of prompts"
 
 CAPTION = (
     "median over the prompts, each by the median of its repeats (lowest–highest of all prompts and repeats); "
@@ -159,14 +161,19 @@ def _clock_lines(summaries: Sequence[Summary]) -> list[str]:
 
 
 def _mark_lines(results: Sequence[Result], summaries: Sequence[Summary]) -> list[str]:
-    """Whose speedups are not what a reader would make of the figures beside them, and in how many runs."""
+    """Whose speedups are not what a reader would make of the figures beside them, and in how many runs.
+
+    That a target recomputes is a notice of each of its runs.
+    """
     lines = []
-    for mark in _OF_SPEEDUPS:
+    for mark in OF_SPEEDUPS:
         for summary in summaries:
             count = sum(mark in result.marks for result in results if result.strategy == summary.strategy)
             if count:
                 where = f" in {count} of {summary.runs} runs" if summary.runs > 1 else ""
                 lines.append(f"{mark} {summary.strategy}{where}: {MEANINGS[mark]}")
+            elif mark in summary.marks:
+                lines.append(f"{mark} {summary.strategy}: {_MEDIAN_BEYOND_TAU}")
     return lines
 
 
@@ -228,17 +235,16 @@ def lossless_words(results: Sequence[Result]) -> str:
     return ", ".join(words)
 
 
-def _speedup(summary: Summary, runs: Sequence[Result]) -> str:
+def _speedup(summary: Summary) -> str:
     """No single number where the clock was disturbed; marks for what the lines below the table say."""
     doubted = summary.disturbed_runs > 0 or (summary.reliability is not None and summary.reliability.word in DOUBTS)
     marks = f" {DOUBT}" * doubted + f" {RECOMPUTED}" * summary.recomputes
-    marks += "".join(f" {mark}" for mark in _OF_SPEEDUPS if any(mark in run.marks for run in runs))
+    marks += "".join(f" {mark}" for mark in OF_SPEEDUPS if mark in summary.marks)
     if summary.disturbed_runs and summary.runs > 1:
         marks += f"\n{summary.disturbed_runs} of {summary.runs} disturbed"
     spread = summary.speedup
     if spread is not None and _is_disturbed(summary):
-        ends = f"{spread.low:.2f}", f"{spread.high:.2f}"
-        return ("–".join(ends) if ends[0] != ends[1] else f"≤ {ends[1]}") + marks
+        return interval_text(spread.low, spread.high, 2).removesuffix("×") + marks
     return _spread(spread, "{:.2f}") + marks
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from specdec_tui.benchmark.run import Result
+from specdec_tui.decoding.standing import BEYOND_TAU, MARKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class Summary:
 
     The medians of speedup and prediction are over the same `compared_runs` of all `runs`; `no_prediction` says why
     there is none of the latter, empty where nothing hinders it. c and v are of the runs that have them. `remainder`:
-    measured speedup / predicted − 1. `recomputes`: whether the target keeps nothing of the text.
+    measured speedup / predicted − 1. `recomputes`: whether the target keeps nothing of the text. `marks`: those of any
+    run, and one where the median is more than τ though no run's speedup is.
     """
 
     strategy: str
@@ -54,6 +56,7 @@ class Summary:
     disturbed_runs: int
     no_prediction: str
     recomputes: bool
+    marks: str
 
 
 def summarize(results: Sequence[Result]) -> list[Summary]:
@@ -73,13 +76,14 @@ def _summary(name: str, runs: Sequence[Result]) -> Summary:
     compared, missing = _compared(runs, verdict)
     told = [] if _is_disturbed(verdict) else runs
     speedup = _speedups(runs, compared)
+    tau = sum(r.figures.new_tokens for r in runs) / calls if calls else None
     predicted = None if missing else _median(compared, lambda r: r.costs.predicted_speedup)
     return Summary(
         strategy=name,
         decode_tokens_per_second=_spread(runs, lambda r: r.figures.decode_tokens_per_second),
         speedup=speedup,
         acceptance_rate=sum(r.figures.accepted for r in runs) / judged if judged else None,
-        tokens_per_target_call=sum(r.figures.new_tokens for r in runs) / calls if calls else None,
+        tokens_per_target_call=tau,
         cost_ratio=_median(told, lambda r: r.costs.cost_ratio),
         verify_ratio=_median(told, lambda r: r.costs.verify_ratio),
         predicted_speedup=predicted,
@@ -90,7 +94,17 @@ def _summary(name: str, runs: Sequence[Result]) -> Summary:
         disturbed_runs=sum(r.is_disturbed for r in runs),
         no_prediction=missing,
         recomputes=any(r.figures.recomputes for r in runs),
+        marks=_marks(name, runs, speedup, tau),
     )
+
+
+def _marks(name: str, runs: Sequence[Result], speedup: Spread | None, tau: float | None) -> str:
+    """Of `standing.MARKS`: a speedup above the τ beside it is never without one."""
+    found = {mark for run in runs for mark in run.marks}
+    is_of_target = name not in ("target", "drafter")
+    if is_of_target and not found and speedup and tau and round(speedup.median, 2) > round(tau, 2):
+        found.add(BEYOND_TAU)
+    return "".join(mark for mark in MARKS if mark in found)
 
 
 def _compared(runs: Sequence[Result], verdict: Verdict | None) -> tuple[list[Result], str]:

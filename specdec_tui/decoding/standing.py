@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import floor
 
 from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.decoding.records import EndReason
 from specdec_tui.decoding.reliability import DOUBTS, Reliability, reliability
 from specdec_tui.decoding.stretch import in_common
 
-RECOMPUTES, SAME_TEXT, BEYOND_TAU = "†", "‡", "¶"
-"""Marks beside a speedup: the baseline recomputes; it is not the ratio of the tokens per second told with it; it is
-more than the τ told with it, though no more than the tokens of a round."""
+RECOMPUTES, SAME_TEXT, BEYOND_TAU, BEYOND_TOKENS = "†", "‡", "¶", "°"
+"""Marks beside a speedup: the baseline recomputes; tokens per second or τ told with it are of more text than it is; it
+is more than the τ told with it, though no more than the tokens of a round; it is more than these too, but by so little
+that the clock is believed."""
 
-MARKS = RECOMPUTES, SAME_TEXT, BEYOND_TAU
+OF_SPEEDUPS = SAME_TEXT, BEYOND_TAU, BEYOND_TOKENS
+MARKS = RECOMPUTES, *OF_SPEEDUPS
 _WORDS = {
     RECOMPUTES: "target recomputes",
     SAME_TEXT: "over the same text",
     BEYOND_TAU: "τ counts the prefill",
+    BEYOND_TOKENS: "above τ by less than a tenth",
 }
 MEANINGS = {
     RECOMPUTES: "target recomputes its whole text at each step: that flatters the others",
-    SAME_TEXT: "over the same text; tok/s are over all that each wrote",
+    SAME_TEXT: "over the same text; tok/s and τ are over all that each wrote",
     BEYOND_TAU: "more than τ, which counts the prefill; a round makes as many tokens",
+    BEYOND_TOKENS: "more than its tokens allow, by less than a tenth: two clocks may differ by as much",
 }
 """The same in full, for the line below a table that has them."""
 
 _AGREES = 0.05  # of the ratio of two speeds and a speedup
+_NARROW = 0.25  # an interval of which one digit would say too little
 
 
 class Verdict(StrEnum):
@@ -104,9 +110,12 @@ def standing(run: RunFigures, baseline: RunFigures | None) -> Standing | None:
     together = not baseline.is_of_another_time
     verdict = verdict_of(told, ratio, run.tokens_per_target_call, together, not any(doubts))
     found = Standing(ratio, verdict, told.low, told.high, told.reason)
-    marks = RECOMPUTES * baseline.recomputes + SAME_TEXT * _is_over_the_same_text(found, run, baseline)
-    marks += BEYOND_TAU * _is_beyond_tau(found, run, baseline)
-    return replace(found, marks=marks)
+    marks = {_beyond(found, run, baseline)}
+    if baseline.recomputes:
+        marks.add(RECOMPUTES)
+    if _is_over_the_same_text(found, run, baseline):
+        marks.add(SAME_TEXT)
+    return replace(found, marks="".join(mark for mark in MARKS if mark in marks))
 
 
 def verdict_of(
@@ -142,19 +151,33 @@ def _is_over_the_same_text(found: Standing, run: RunFigures, baseline: RunFigure
     return not low / (1 + _AGREES) <= own / other <= high * (1 + _AGREES)
 
 
-def _is_beyond_tau(found: Standing, run: RunFigures, baseline: RunFigures) -> bool:
-    """Whether a speedup is more than τ and yet possible: a round makes more tokens than the prefill, which τ counts."""
+def _beyond(found: Standing, run: RunFigures, baseline: RunFigures) -> str:
+    """The mark of a speedup that is shown as more than the τ beside it; empty where it is not.
+
+    It may be: a round makes more tokens than the prefill, which τ counts, and the text that both have may have better
+    rounds than the whole. It may be more than these tokens allow, too, as far as clocks may disagree. Where passes grow
+    with the text the tokens of a round are no bound: such a target is marked as it is.
+    """
     tau = run.tokens_per_target_call
-    if found.is_disturbed or tau is None or round(found.ratio, 2) <= round(tau, 2):
-        return False
+    if found.is_disturbed or tau is None or run.strategy == "drafter" or round(found.ratio, 2) <= round(tau, 2):
+        return ""
     compared, _ = in_common(run.course, baseline.course)
-    return compared.rounds == run.rounds and found.ratio <= compared.tokens / compared.rounds
+    if round(found.ratio, 2) > round(compared.tokens / compared.rounds, 2):
+        return "" if run.recomputes else BEYOND_TOKENS
+    return BEYOND_TAU if compared.rounds == run.rounds else SAME_TEXT
 
 
-def interval_text(low: float, high: float) -> str:
-    """`0.9–2.0×`, with a digit more where both ends would read the same; `≤ 3.67×` where all is beyond the possible."""
-    if high - low < 0.005:
-        return f"≤ {high:.2f}×"
-    short = f"{low:.1f}", f"{high:.1f}"
-    ends = short if short[0] != short[1] else (f"{low:.2f}", f"{high:.2f}")
-    return "–".join(ends) + "×"
+def interval_text(low: float, high: float, digits: int = 1) -> str:
+    """`0.9–2.0×`, a narrow one with two digits; `≤ 3.67×` where all is beyond the possible.
+
+    Both ends are rounded down: what is shown is never more than the tokens allow.
+    """
+    if high - low < _NARROW:
+        digits = 2
+    ends = [f"{_down(end, digits):.{digits}f}" for end in (low, high)]
+    return ("–".join(ends) if high - low >= 0.005 and ends[0] != ends[1] else f"≤ {ends[1]}") + "×"
+
+
+def _down(value: float, digits: int) -> float:
+    """Rounded down, but for what a sum of clock readings is off by."""
+    return floor(value * 10**digits + 1e-6) / 10**digits

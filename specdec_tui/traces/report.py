@@ -8,7 +8,7 @@ from typing import Any
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED, Costs
 from specdec_tui.decoding.figures import RECOMPUTES, RunFigures
 from specdec_tui.decoding.records import Checked, EndReason, Lossless, LosslessStatus, Step
-from specdec_tui.decoding.standing import BEYOND_TAU, MEANINGS, SAME_TEXT, Verdict
+from specdec_tui.decoding.standing import MEANINGS, OF_SPEEDUPS, Verdict
 from specdec_tui.glossary import FIGURES
 from specdec_tui.traces.compared import Compared, compared
 from specdec_tui.traces.export import steps_of
@@ -157,7 +157,7 @@ def _warnings(figures: Mapping[str, RunFigures], found: Mapping[str, Compared]) 
         lines.append(f"{UNPREDICTED} {', '.join(changed)}: {TIMES_VARY}: nothing is predicted, and c and v not told.")
     if recomputing := [name for name, run in figures.items() if run.recomputes]:
         lines.append(f"† {', '.join(recomputing)}: {RECOMPUTES}.")
-    for mark in (SAME_TEXT, BEYOND_TAU):
+    for mark in OF_SPEEDUPS:
         if marked := [name for name, one in told.items() if one and mark in one.marks]:
             lines.append(f"{mark} {', '.join(marked)}: {MEANINGS[mark]}.")
     return [element("p", safe(line)) for line in lines]

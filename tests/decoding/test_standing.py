@@ -6,7 +6,7 @@ import pytest
 
 from specdec_tui.decoding.figures import RunFigures, speedup
 from specdec_tui.decoding.records import EndReason, PrefillDone, RoundVerified, RunEnded, RunStarted, Status, Token
-from specdec_tui.decoding.standing import Verdict, interval_text, standing
+from specdec_tui.decoding.standing import BEYOND_TAU, BEYOND_TOKENS, SAME_TEXT, Verdict, interval_text, standing
 
 
 def run_of(strategy: str, rounds: int, step: float, *, accepted: int = 0, drafts: int = 0) -> RunFigures:
@@ -106,7 +106,7 @@ def test_where_tokens_a_second_do_not_give_the_speedup_it_is_said_over_what_it_i
     """A race: 68.2 beside 39.9 tok/s and 1.97×, over the text both had; passes had become slower since."""
     target = run_of("target", 40, 0.02)
     run = run_of("lookup", 27, 0.02, accepted=1, drafts=1)
-    assert (found := standing(run, target)) is not None and found.marks == ""
+    assert (found := standing(run, target)) is not None and SAME_TEXT not in found.marks
     for index in range(27, 47):
         run.add(RoundVerified(index, (), Token(2, Status.SAMPLED, 0), 0.0, 0.03, 0.0))
     found = standing(run, target)
@@ -142,8 +142,51 @@ def test_a_steady_speedup_above_the_shown_tau_is_possible_and_says_so(percent: i
     if found.ratio > tau + 0.005 and not found.is_disturbed:
         assert found.ratio <= 5 * 1.0001 or found.ratio <= tau * 1.1
         assert found.verdict is not Verdict.FASTER
-        assert (found.remarks == "¶ τ counts the prefill") == (found.ratio <= 5)
+        assert (found.remarks == "¶ τ counts the prefill") == (found.ratio <= 5.0001)
     else:
         assert "¶" not in found.marks
     if found.ratio > max(5.0001, tau * 1.1):
         assert found.is_disturbed
+
+
+@pytest.mark.parametrize("percent", range(-12, 30))
+@pytest.mark.parametrize("rounds", [9, 40, 200])
+@pytest.mark.parametrize("text", [0.6, 1.0])
+def test_no_speedup_stands_above_the_shown_tau_without_a_mark_or_a_doubt(
+    percent: int, rounds: int, text: float
+) -> None:
+    """1.31× at τ 1.28 was steady: neither green nor starred, and without a word."""
+    run = RunFigures()
+    run.add(RunStarted("lookup", 3, 1, 999))
+    run.add(PrefillDone(Token(0, Status.SAMPLED, 0), 0.1))
+    for index in range(rounds):
+        drafts = (Token(1, Status.ACCEPTED, 0),) if index % 4 == 0 else ()
+        run.add(RoundVerified(index, drafts, Token(2, Status.SAMPLED, 0), 0.0, 0.1 / (1 + percent / 100), 0.0))
+    found = standing(run, run_of("target", int(1.25 * rounds * text), 0.1))
+    tau = run.tokens_per_target_call
+    assert found is not None and tau is not None
+    if not found.is_disturbed and round(found.ratio, 2) > round(tau, 2):
+        assert set(found.marks) & {BEYOND_TAU, BEYOND_TOKENS, SAME_TEXT} and found.remarks
+        assert found.verdict is not Verdict.FASTER
+    if not found.is_disturbed and text == 1 and rounds > 9 and found.ratio > 1.3:
+        assert found.marks.endswith(BEYOND_TOKENS)
+    if found.is_disturbed and found.high is not None:
+        shown = float(found.text.removesuffix("×").split("–")[-1].removeprefix("≤ "))
+        assert shown <= found.high + 1e-6
+
+
+def test_ends_of_an_interval_are_rounded_down() -> None:
+    """1.3 stood beside a τ of 1.25."""
+    assert interval_text(0.88, 1.25) == "0.8–1.2×"
+    assert interval_text(0.6, 1.999) == "0.6–1.9×" and interval_text(1.279, 1.288) == "1.27–1.28×"
+    assert interval_text(3.678, 3.678) == "≤ 3.67×"
+    assert interval_text(0.3 * 3, 4.0 - 1e-12) == "0.9–4.0×", "what a sum is off by takes no digit away"
+
+
+@pytest.mark.parametrize("most", [1.04 + step / 100 for step in range(40)])
+def test_no_form_of_an_interval_reaches_above_what_tokens_allow(most: float) -> None:
+    for low in (0.5, 0.95, most - 0.1, most - 0.03, most):
+        for digits in (1, 2):
+            shown = interval_text(low, most, digits).removesuffix("×").removeprefix("≤ ").split("–")
+            assert float(shown[-1]) <= most + 1e-6
+            assert float(shown[0]) <= low + 1e-6

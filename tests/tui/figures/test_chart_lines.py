@@ -114,7 +114,7 @@ def test_last_rounds_with_a_disturbed_clock_have_no_bare_ratio_beside_a_steady_r
     target = many(1200, "", 0.0, 0.1)
     run = run_of(*[("r", 0.0, 0.1)] * 950, *[("r", 0.0, 0.04)] * 50)
     line = text(gauge_lines(run, run.window(), target, False, 76, common_scale([target, run], target))[1])
-    assert line.split()[-4:] == ["1.03×", "last", "50", "–"]
+    assert line.split()[-4:] == ["1.03×°", "last", "50", "–"]
     steady = run_of(*[("r", 0.0, 0.1)] * 1000)
     line = text(gauge_lines(steady, steady.window(), target, False, 76, common_scale([target, run], target))[1])
     assert line.split()[-3:] == ["last", "50", "1.00×"]
