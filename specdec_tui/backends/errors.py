@@ -47,8 +47,11 @@ def is_out_of_memory(error: BaseException) -> bool:
 def first_line(error: BaseException) -> str:
     """What an exception says, as one line for a person; its type where it says nothing.
 
-    A line that only announces the next one ("Validation error for field 'x':") is told with it.
+    A line that only announces the next one ("Validation error for field 'x':") is told with it; of a file's
+    error its name and the reason are, without the number.
     """
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__

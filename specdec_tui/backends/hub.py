@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from specdec_tui.backends.config_sizes import sizes_of
 from specdec_tui.backends.gguf_header import is_split, read_header
 from specdec_tui.backends.pair import LoadError, Progress, ReportProgress
-from specdec_tui.backends.small_files import FileProblem, check_folder, read_object
+from specdec_tui.backends.small_files import FileProblem, check_folder, is_there, read_object
 from specdec_tui.backends.waiting import NoAnswer, awaited
 from specdec_tui.backends.weight_files import Contents, check_weights, names_of
 
@@ -38,7 +38,7 @@ _TOKENIZER_FILES = (
 _TOKENIZER_STEMS = ("tokenizer", "vocab", "merges", "spiece", "tekken", "special_tokens", "added_tokens")
 # Bytes that may come beyond those that were announced, and in all where no number was.
 _SLACK, _MOST_UNTOLD = 16 << 20, 1 << 30
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?")  # as long as the hub has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +55,48 @@ def locate(source: str, progress: ReportProgress) -> Location:
     """Find a model and make its config and tokenizer files available; LoadError when there is no such model."""
     path = Path(source).expanduser()
     if path.suffix.lower() == ".gguf":
-        if not path.is_file() and not is_split(path):
+        if not is_split(path) and not _is_there(path, source):
             raise LoadError(f"{source}: there is no such GGUF file.")
         _check_gguf(source, path)
         return Location(source, path.absolute().parent, gguf_file=path.name)
-    if path.is_dir():
-        if not os.path.lexists(path / "config.json"):
+    if _is_folder(path, source):
+        if not _is_there(path / "config.json", source):
             raise LoadError(f"{source}: this folder has no config.json, so it is not a model.")
-        _check_tokenizer(source, path)
         _check_description(source, path)
+        _check_tokenizer(source, path)
         return Location(source, path.absolute())
-    if not _HUB_ID.fullmatch(source):
+    if not is_hub_id(source):
         raise LoadError(f"{source}: there is no such folder, and it is no hub id (owner/name) either.")
     folder = _cached_snapshot(source)
     if folder is None or not os.path.lexists(folder / "config.json") or not _has_tokenizer(folder):
         folder = _fetch(source, _DESCRIPTION, f"Looking up {source}", progress)
     if not (folder / "config.json").is_file():
         raise LoadError(f"{source}: the repository has no config.json, so it is not a transformers model.")
-    _check_tokenizer(source, folder)
     _check_description(source, folder)
+    _check_tokenizer(source, folder)
     return Location(source, folder, hub_id=source)
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a repository of the hub can have this name."""
+    return _HUB_ID.fullmatch(name) is not None
+
+
+def _is_there(path: Path, source: str) -> bool:
+    try:
+        return is_there(path)
+    except FileProblem as problem:
+        raise LoadError(f"{source} {problem}.") from None
+
+
+def _is_folder(path: Path, source: str) -> bool:
+    """LoadError where that may not be known, and nothing but a path can be meant."""
+    try:
+        return path.is_dir()
+    except OSError as error:
+        if is_hub_id(source):  # the folder we are in is closed to us
+            return False
+        raise LoadError(f"{source} cannot be read ({error.strerror}).") from None
 
 
 def fetch_weights(location: Location, progress: ReportProgress) -> Location:
@@ -259,4 +281,6 @@ def _reporting_bar(stage: str, progress: ReportProgress) -> type:
 
 
 def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:  # of the cache, or of a token's file
+        return f"{error.filename}: {error.strerror}"
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from specdec_tui.backends.config_sizes import sizes_of
+from specdec_tui.backends.hub import is_hub_id
 from specdec_tui.backends.pair import LoadError
-from specdec_tui.backends.small_files import FileProblem, read_bytes, read_object
+from specdec_tui.backends.small_files import FileProblem, check_folder, is_there, read_bytes, read_object
 from specdec_tui.backends.weight_files import check_weights, names_of
+from specdec_tui.doors.characters import one_line
 
 _PREFIX = "models--"
 _REVISION = re.compile(r"[\w.-]{1,100}")
@@ -45,17 +47,27 @@ def cached_models(folder: Path | None = None) -> list[CachedModel]:
 
 
 def scan_cache(folder: Path | None = None) -> list[CachedModel | DamagedModel]:
-    """The same with the damaged ones, which come last. What is no causal language model is left out."""
+    """The same with the damaged ones, which come last, as does a cache that cannot be read.
+
+    What is no causal language model is left out.
+    """
     if folder is None:
         from huggingface_hub import constants
 
         folder = Path(constants.HF_HUB_CACHE)
     found: list[tuple[float, CachedModel]] = []
     damaged: list[CachedModel | DamagedModel] = []
-    for repository in _repositories(folder):
-        name = repository.name.removeprefix(_PREFIX).replace("--", "/")[:_LONGEST_NAME]
+    try:
+        repositories = _repositories(folder)
+    except OSError as error:
+        return [DamagedModel(str(folder), f"this cache cannot be read ({error.strerror})")]
+    for repository in repositories:
+        whole = repository.name.removeprefix(_PREFIX).replace("--", "/")
+        name = one_line(whole[:_LONGEST_NAME])
         try:
             if (model := _look_into(name, repository)) is not None:
+                if not is_hub_id(whole):
+                    raise FileProblem("no repository of the hub can have this name")
                 found.append(model)
         except (FileProblem, LoadError) as problem:
             damaged.append(DamagedModel(name, str(problem).removeprefix(f"{name}: ")))
@@ -64,12 +76,13 @@ def scan_cache(folder: Path | None = None) -> list[CachedModel | DamagedModel]:
     return [model for _, model in sorted(found, key=lambda pair: -pair[0])] + damaged
 
 
-def _repositories(folder: Path) -> Iterator[Path]:
+def _repositories(folder: Path) -> list[Path]:
+    """OSError for a cache that may not be read; one that is not there is empty."""
     try:
         names = sorted(os.listdir(folder))
-    except OSError:
-        return
-    yield from (folder / name for name in names if name.startswith(_PREFIX))
+    except FileNotFoundError:
+        return []
+    return [folder / name for name in names if name.startswith(_PREFIX)]
 
 
 def _look_into(name: str, repository: Path) -> tuple[float, CachedModel] | None:
@@ -77,7 +90,7 @@ def _look_into(name: str, repository: Path) -> tuple[float, CachedModel] | None:
     problem: FileProblem | LoadError | None = None
     for snapshot in _snapshots(repository):
         try:
-            if not os.path.lexists(snapshot / "config.json"):
+            if not _has_config(snapshot):
                 continue
             try:
                 config = read_object(snapshot / "config.json")
@@ -92,6 +105,7 @@ def _look_into(name: str, repository: Path) -> tuple[float, CachedModel] | None:
             if lacking:
                 raise FileProblem(f"{len(lacking)} of {len(weights)} weight files are missing")
             check_weights(snapshot, weights)
+            check_folder(snapshot)
             return _used(snapshot), CachedModel(name, _size(snapshot), str(config.get("model_type", ""))[:40])
         except (FileProblem, LoadError) as fault:
             problem = problem or fault
@@ -110,7 +124,16 @@ def _snapshots(repository: Path) -> list[Path]:
         raise FileProblem(f"snapshots cannot be read ({error.strerror})") from None
     folders = [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
     main = _main_revision(repository)
+    if main and found and not any(folder.name == main for folder in folders):
+        raise FileProblem("refs/main names a revision that is not here")
     return sorted(folders, key=lambda folder: folder.name != main)
+
+
+def _has_config(snapshot: Path) -> bool:
+    try:
+        return is_there(snapshot / "config.json")
+    except FileProblem as problem:
+        raise FileProblem(f"its snapshot {problem}") from None
 
 
 def _changed(entry: os.DirEntry[str]) -> float:
@@ -120,10 +143,10 @@ def _changed(entry: os.DirEntry[str]) -> float:
 def _main_revision(repository: Path) -> str:
     """Its name; empty where there is none. FileProblem for a reference that leads out of the repository."""
     try:
+        if not is_there(repository / "refs" / "main"):
+            return ""
         text = read_bytes(repository / "refs" / "main", 1000).decode("utf-8", "replace").strip()
     except FileProblem as problem:
-        if not os.path.lexists(repository / "refs" / "main"):
-            return ""
         raise FileProblem(f"refs/main {problem}") from None
     if not _REVISION.fullmatch(text) or set(text) <= {"."}:
         raise FileProblem("refs/main names no revision")

@@ -30,6 +30,7 @@ _SETTINGS = (
     "preprocessor_config.json",
     "processor_config.json",
 )
+_ALL_NAMES = (*_SETTINGS, *_TOKENIZERS, "chat_template.jinja")
 _KINDS = (".jinja", ".model", ".tiktoken", ".index.json")
 _MOST_NAMES = 10_000
 
@@ -39,6 +40,17 @@ LFS_CURE = "is a Git LFS pointer, not the file itself: run `git lfs pull` in its
 
 class FileProblem(Exception):
     """Why a file cannot be used: words that follow its name (`is a folder`)."""
+
+
+def is_there(path: Path) -> bool:
+    """Whether anything has this name, also a link to nowhere; FileProblem where that may not be known."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise FileProblem(f"cannot be read ({error.strerror})") from None
+    return True
 
 
 @contextmanager
@@ -126,8 +138,8 @@ def _small_files(folder: Path) -> list[Path]:
                 for count, entry in enumerate(entries):
                     if count >= _MOST_NAMES:
                         raise FileProblem(f"{place.name} has more than {_MOST_NAMES:,} files")
-                    read = entry.name in (*_SETTINGS, *_TOKENIZERS) or entry.name.endswith(_KINDS)
-                    if read and not entry.is_dir(follow_symlinks=False):
+                    other = entry.name.endswith(_KINDS) and not entry.is_dir(follow_symlinks=False)
+                    if entry.name in _ALL_NAMES or other:
                         found.append(Path(entry.path))
         except (FileNotFoundError, NotADirectoryError):
             continue

@@ -15,6 +15,7 @@ from tiny_gguf import write_tiny_gguf
 
 from specdec_tui import cli
 from specdec_tui.backends import loading
+from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.loading import load_pair
 from specdec_tui.backends.pair import LoadError
 from specdec_tui.settings import ModelChoice
@@ -293,7 +294,34 @@ def test_a_folder_in_place_of_a_tokenizer_is_none(save_model: Any) -> None:
     folder = save_model("target")
     (folder / "tokenizer.json").unlink()
     (folder / "tokenizer.json").mkdir()
-    assert "there is no tokenizer" in refusal(folder)
+    assert "tokenizer.json is a folder, not a file" in refusal(folder)
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "generation_config.json"])
+def test_a_folder_in_place_of_a_file_is_not_passed_over(save_model: Any, name: str) -> None:
+    folder = save_model("target")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).mkdir()
+    assert f"{name} is a folder, not a file" in refusal(folder)
+
+
+def test_what_is_no_file_in_the_place_of_a_gguf_file_is_told(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.gguf")
+    (tmp_path / "device.gguf").symlink_to("/dev/zero")
+    assert refusal(tmp_path / "pipe.gguf") == f"{tmp_path / 'pipe.gguf'} is a pipe, not a file."
+    assert refusal(tmp_path / "device.gguf") == f"{tmp_path / 'device.gguf'} is a device, not a file."
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_model_in_a_folder_that_is_closed_is_told_so(save_model: Any) -> None:
+    folder = save_model("target")
+    folder.chmod(0)
+    try:
+        assert refusal(folder) == f"{folder} cannot be read (Permission denied)."
+        assert refusal(folder / "inside") == f"{folder / 'inside'} cannot be read (Permission denied)."
+        assert refusal(folder / "a.gguf") == f"{folder / 'a.gguf'} cannot be read (Permission denied)."
+    finally:
+        folder.chmod(0o700)
 
 
 @pytest.mark.parametrize(
@@ -342,3 +370,8 @@ def test_a_tokenizer_that_its_library_panics_over_is_one_line(
     assert cli.main(["bench", "--target", str(folder), "--device", "cpu", "--prompt", "the cat"]) == 2
     shown = capfd.readouterr()
     assert shown.out == "" and shown.err.count("\n") == 1 and "panicked" not in shown.err, shown
+
+
+def test_an_error_of_a_file_is_its_name_and_the_reason_without_a_number() -> None:
+    assert first_line(PermissionError(13, "Permission denied", "/a/file")) == "/a/file: Permission denied"
+    assert first_line(OSError(28, "No space left on device")) == "No space left on device"

@@ -190,6 +190,31 @@ def test_an_unusable_cache_folder_is_named(tiny_demo: Path, monkeypatch: pytest.
         demo.target_folder(silent)
 
 
+def test_another_user_may_read_all_of_a_cache_that_is_shared(tiny_demo: Path) -> None:
+    """The weights alone were for their owner, so that nobody else could use the folder."""
+    rights = {path.name: oct(path.stat().st_mode & 0o777) for path in demo.target_folder(silent).iterdir()}
+    assert len(set(rights.values())) == 1, rights
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_target_of_another_user_s_is_told_to_be_closed_and_a_closed_cache_not_to_take_it(tiny_demo: Path) -> None:
+    folder = demo.target_folder(silent)
+    (folder / "model.safetensors").chmod(0)
+    folder.parent.chmod(0o555)
+    folder.parent.joinpath(f"{folder.name}.lock").chmod(0o444)
+    try:
+        with pytest.raises(LoadError, match=r"^The demo target in .* may not be read \(model.safetensors\): have it"):
+            demo.target_folder(silent)
+        folder.parent.chmod(0o755)
+        shutil.rmtree(folder)
+        (folder.parent / f"{folder.name}.lock").unlink()
+        folder.parent.chmod(0o555)
+        with pytest.raises(LoadError, match=r"cannot be stored in .*: Permission denied \(demo-target-"):
+            demo.target_folder(silent)
+    finally:
+        folder.parent.chmod(0o755)
+
+
 def test_the_demo_pair_chats_and_shares_every_token(demo_pair: Pair) -> None:
     assert demo_pair.end_ids == {2}
     assert demo_pair.shared_ids is None

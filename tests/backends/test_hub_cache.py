@@ -54,6 +54,11 @@ def refs(text: str) -> Callable[[Path], object]:
     return lambda snapshot: (snapshot.parent.parent / "refs" / "main").write_text(text)
 
 
+def file_in_place_of_the_snapshot(snapshot: Path) -> None:
+    shutil.rmtree(snapshot)
+    snapshot.touch()
+
+
 HARMS: dict[str, Callable[[Path], object]] = {
     "architectures is '5'": config(architectures=5),
     "architectures is '[5]'": config(architectures=[5]),
@@ -75,6 +80,13 @@ HARMS: dict[str, Callable[[Path], object]] = {
     "is cut off": instead(lambda path: path.write_bytes(b"\x10"), "model.safetensors"),
     "refs/main names no revision": refs("../../../../etc"),
     "refs/main has": refs("x" * 10_000),
+    "refs/main names a revision that is not here": refs("f" * 40),
+    "names a revision that is not here": file_in_place_of_the_snapshot,
+    "tokenizer.json is a folder": instead(os.mkdir, "tokenizer.json"),
+    "tokenizer.json is a pipe": instead(os.mkfifo, "tokenizer.json"),
+    "tokenizer.json is no whole JSON": instead(lambda path: path.write_text("{"), "tokenizer.json"),
+    "chat_template.jinja is a device": instead(lambda path: path.symlink_to("/dev/zero"), "chat_template.jinja"),
+    "generation_config.json is a folder": instead(os.mkdir, "generation_config.json"),
 }
 
 
@@ -90,6 +102,47 @@ def test_a_damaged_repository_is_told_with_its_reason_and_hides_no_other(
     assert isinstance(whole, CachedModel) and whole.name == "someone/good"
     assert isinstance(damaged, DamagedModel) and damaged.name == "someone/bad"
     assert reason in damaged.reason and len(damaged.reason) < 160 and "\n" not in damaged.reason
+
+
+CLOSED: dict[str, Callable[[Path], object]] = {
+    "its snapshot cannot be read (Permission denied)": lambda snapshot: snapshot.chmod(0),
+    "snapshot cannot be read (Permission denied)": lambda snapshot: snapshot.chmod(0o444),
+    "snapshots cannot be read (Permission denied)": lambda snapshot: snapshot.parent.chmod(0),
+    "refs/main cannot be read (Permission denied)": lambda snapshot: (snapshot.parent.parent / "refs").chmod(0),
+    "tokenizer.json cannot be read (Permission denied)": lambda snapshot: (snapshot / "tokenizer.json").chmod(0),
+}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("reason", CLOSED)
+def test_what_another_user_keeps_closed_is_told_and_not_left_out(tmp_path: Path, save_model: Any, reason: str) -> None:
+    cache = tmp_path / "hub"
+    good = save_model("good")
+    put(cache, "good", good)
+    CLOSED[reason](put(cache, "bad", good))
+    try:
+        whole, damaged = scan_cache(cache)
+        assert isinstance(whole, CachedModel) and isinstance(damaged, DamagedModel) and reason in damaged.reason
+    finally:
+        for folder in (cache / "models--someone--bad", *(cache / "models--someone--bad").iterdir()):
+            folder.chmod(0o700)
+
+
+def test_a_cache_that_cannot_be_read_is_not_called_empty(tmp_path: Path) -> None:
+    (tmp_path / "hub").touch()
+    assert scan_cache(tmp_path / "hub") == [
+        DamagedModel(str(tmp_path / "hub"), "this cache cannot be read (Not a directory)")
+    ]
+    assert scan_cache(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize("name", ["a line\nand one", "esc\x1b[2J", "l" * 120, "[b]markup", "\udcff", ""])
+def test_what_no_hub_id_can_name_is_told_in_one_row(tmp_path: Path, save_model: Any, name: str) -> None:
+    cache = tmp_path / "hub"
+    put(cache, name, save_model("good"))
+    (damaged,) = scan_cache(cache)
+    assert isinstance(damaged, DamagedModel) and damaged.reason == "no repository of the hub can have this name"
+    assert damaged.name.isprintable() and damaged.name.startswith("someone/")
 
 
 def test_folders_that_are_none_hide_no_other(tmp_path: Path, save_model: Any) -> None:

@@ -132,9 +132,9 @@ class ModelPicker(Dialog[ModelChoice]):
         kept = options.highlighted
         options.clear_options()
         options.add_option(_title("Presets"))
-        options.add_options([self._option("preset", listed) for listed in self._presets])
+        options.add_options([self._option("preset", *numbered) for numbered in enumerate(self._presets)])
         options.add_option(_title("On this computer"))
-        options.add_options([self._option("model", listed) for listed in self._models or ()])
+        options.add_options([self._option("model", *numbered) for numbered in enumerate(self._models or ())])
         if not self._models:
             options.add_option(_title("  looking…" if self._models is None else "  no models in the hub cache"))
         options.highlighted = 1 + PRESET_NAMES.index(self._preset) if kept is None else kept
@@ -145,15 +145,21 @@ class ModelPicker(Dialog[ModelChoice]):
         named = {self._loaded.target, self._loaded.drafter} - {""}
         return listed.name in named if kind == "model" else not named and listed.name == self._loaded.preset
 
-    def _option(self, kind: str, listed: Listed) -> Option:
+    def _option(self, kind: str, number: int, listed: Listed) -> Option:
         mark = "✓ " if self._is_loaded(kind, listed) else "  "
-        label = Content.assemble(mark, (one_row(listed.name), "bold"), "  ", (one_row(listed.detail), "$text-muted"))
-        return Option(label, id=f"{kind}:{listed.name}", disabled=listed.damaged)
+        ink = "$text-muted" if listed.damaged else "bold"
+        label = Content.assemble(mark, (one_row(listed.name), ink), "  ", (one_row(listed.detail), "$text-muted"))
+        # Names are others' and may repeat, which ids must not.
+        return Option(label, id=f"{kind}:{number}")
 
     @on(OptionList.OptionSelected)
     def _picked(self, event: OptionList.OptionSelected) -> None:
-        kind, _, name = (event.option_id or "").partition(":")
-        if kind == "preset":
+        kind, _, number = (event.option_id or "").partition(":")
+        listed = (self._presets if kind == "preset" else self._models or ())[int(number)]
+        name = listed.name
+        if listed.damaged:  # not disabled: keys must reach those below the edge, to read them
+            self.app.notify(one_row(f"{name}: {listed.detail}"), severity="warning", markup=False)
+        elif kind == "preset":
             self._preset = name
             for box in ("target", "drafter"):
                 self.query_one(f"#{box}", Input).value = ""

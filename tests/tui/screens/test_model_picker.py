@@ -65,6 +65,19 @@ async def test_local_models_fill_target_then_drafter() -> None:
         assert app.answer == ModelChoice(target=MODELS[0].name, drafter="org/small")
 
 
+async def test_damaged_models_are_reached_by_keys_and_picking_one_says_why() -> None:
+    bad = [Listed("org/bad", f"reason {number}", damaged=True) for number in range(60)]  # names may be alike, too
+    app = Host()
+    async with app.run_test() as pilot:
+        app.show(ModelChoice(), [*MODELS, *bad])
+        await until(pilot, lambda: any("reason 59" in row for row in app.rows))
+        await pilot.press("end", "enter")
+        await until(pilot, lambda: any("org/bad: reason 59" in toast for toast in app.toasts()))
+        assert app.screen.query_one("#target", Input).value == ""
+        await pilot.press("ctrl+l")
+        assert app.answer == ModelChoice()
+
+
 async def test_any_id_and_way_of_loading_can_be_typed() -> None:
     app = Host()
     async with app.run_test() as pilot:
