@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -46,7 +47,8 @@ def _checks(engine: Engine, settings: Settings, choice: ModelChoice) -> Iterator
     path = config_file()
     try:
         read = read_config(path)
-        yield Check("ok", "config file", f"{path} ({len(read)} settings)" if path.exists() else f"{path} (none yet)")
+        held = f"{len(read)} settings" if os.path.exists(path) else "none yet"
+        yield Check("ok", "config file", f"{path} ({held})")
     except SettingError as error:
         yield Check("failed", "config file", str(error))
     try:

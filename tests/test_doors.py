@@ -195,3 +195,48 @@ def test_no_module_is_allowed_more_than_it_does(name: str) -> None:
 )
 def test_the_walk_finds_what_goes_past_the_doors(code: str, found: set[str]) -> None:
     assert set(ways(ast.parse(code))) - {".print_exc"} == found - {".print_exc"}
+
+
+QUESTIONS = {"exists", "is_file", "is_dir", "is_symlink"}
+"""Of pathlib: they raise where a folder on the way is closed, or a name too long; those of os.path say no."""
+
+
+def unguarded(tree: ast.Module) -> Iterator[str]:
+    """Questions of pathlib that nothing around them catches the errors of."""
+    guarded: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try):
+            caught = {name for handler in node.handlers if handler.type for name in _names(handler.type)}
+        elif isinstance(node, ast.With):
+            caught = {name for item in node.items if "suppress" in ast.unparse(item) for name in _names(item)}
+        else:
+            continue
+        if caught & {"OSError", "Exception"}:
+            guarded |= {inner for part in node.body for inner in ast.walk(part)}
+    for node in ast.walk(tree):
+        asked = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in QUESTIONS
+        if asked and node not in guarded and not ast.unparse(node).startswith("os.path."):
+            yield ast.unparse(node)
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_question_whether_a_file_is_there_ends_in_an_error(path: Path) -> None:
+    assert list(unguarded(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("path.exists()", ["path.exists()"]),
+        ("os.path.exists(path)", []),
+        ("try:\n path.is_file()\nexcept (OSError, ValueError):\n path.is_dir()", ["path.is_dir()"]),
+        ("try:\n path.is_file()\nexcept FileNotFoundError:\n pass", ["path.is_file()"]),
+        ("with suppress(OSError):\n path.is_dir()", []),
+    ],
+)
+def test_the_walk_finds_questions_that_end_in_an_error(code: str, found: list[str]) -> None:
+    assert list(unguarded(ast.parse(code))) == found

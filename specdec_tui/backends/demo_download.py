@@ -94,7 +94,7 @@ def _with_pip(folder: Path, progress: ReportProgress) -> Path:
                 process.kill()
                 process.wait()
         wheel = Path(scratch, WHEEL_NAME)
-        if process.returncode != 0 or not wheel.is_file():
+        if process.returncode != 0 or not os.path.isfile(wheel):
             raise _DownloadFailed(_last_line(log) or f"exit status {process.returncode}")
         return _accept(wheel, folder)
 
@@ -145,7 +145,7 @@ def _plainly(folder: Path, progress: ReportProgress) -> Path:
 
 
 def _download(url: str, part: Path, context: ssl.SSLContext, progress: ReportProgress) -> None:
-    have = part.stat().st_size if part.exists() else 0
+    have = part.stat().st_size if os.path.exists(part) else 0
     if have >= WHEEL_BYTES:
         have = 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})

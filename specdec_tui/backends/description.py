@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,12 +121,12 @@ def _check_parts(spec: ModelSpec, config: PreTrainedConfig) -> None:
 
 def _check_beside_the_weights(spec: ModelSpec, folder: Path) -> None:
     """LoadError for files that change what a model writes and cannot be followed."""
-    if (folder / "adapter_config.json").exists():
+    if os.path.exists(folder / "adapter_config.json"):
         raise LoadError(
             f"{spec.name} holds an adapter (adapter_config.json), which is not applied here: merge it into its model "
             "and give that one."
         )
-    if not (folder / "generation_config.json").exists():
+    if not os.path.exists(folder / "generation_config.json"):
         return
     try:
         GenerationConfig.from_dict(read_object(folder / "generation_config.json"))
@@ -137,7 +138,7 @@ def _check_beside_the_weights(spec: ModelSpec, folder: Path) -> None:
 def _check_tokenizer_config(spec: ModelSpec, folder: Path) -> None:
     """LoadError, naming the field, for what the library would end at in words of Python."""
     path = folder / "tokenizer_config.json"
-    config = read_object(path) if path.exists() else {}
+    config = read_object(path) if os.path.exists(path) else {}
     template = config.get("chat_template")
     named = template if isinstance(template, list) else []
     keys = ("name", "template")

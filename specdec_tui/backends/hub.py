@@ -70,7 +70,7 @@ def locate(source: str, progress: ReportProgress) -> Location:
     folder = _cached_snapshot(source)
     if folder is None or not os.path.lexists(folder / "config.json") or not _has_tokenizer(folder):
         folder = _fetch(source, _DESCRIPTION, f"Looking up {source}", progress)
-    if not (folder / "config.json").is_file():
+    if not os.path.isfile(folder / "config.json"):
         raise LoadError(f"{source}: the repository has no config.json, so it is not a transformers model.")
     _check_description(source, folder)
     _check_tokenizer(source, folder)
@@ -194,7 +194,7 @@ def _check_gguf(source: str, path: Path) -> None:
 
 
 def _has_tokenizer(folder: Path) -> bool:
-    return any(not path.is_dir() for name in _TOKENIZER_FILES for path in folder.glob(name))
+    return any(not os.path.isdir(path) for name in _TOKENIZER_FILES for path in folder.glob(name))
 
 
 def _check_tokenizer(source: str, folder: Path) -> None:

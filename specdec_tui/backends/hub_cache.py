@@ -118,11 +118,11 @@ def _snapshots(repository: Path) -> list[Path]:
     """The folders of a repository's revisions, the one that `main` is first."""
     try:
         found = sorted((entry for entry in os.scandir(repository / "snapshots")), key=_changed, reverse=True)
+        folders = [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise FileProblem(f"snapshots cannot be read ({error.strerror})") from None
-    folders = [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
     main = _main_revision(repository)
     if main and found and not any(folder.name == main for folder in folders):
         raise FileProblem("refs/main names a revision that is not here")

@@ -63,7 +63,7 @@ def opened(path: Path, most: int | None = None) -> Iterator[tuple[BinaryIO, int]
                 raise FileProblem(f"has {size / 1e6:,.0f} MB, where at most {most / 1e6:,.0f} MB are read")
             yield file, size
     except FileNotFoundError:
-        raise FileProblem("is a link to a file that is not there" if path.is_symlink() else "is not there") from None
+        raise FileProblem("is a link to a file that is not there" if os.path.islink(path) else "is not there") from None
     except OSError as error:
         words = error.strerror or str(error)
         raise FileProblem(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -55,7 +56,7 @@ class Journal:
             try:
                 if self._path is None:
                     self._path = self._store.begin(self._header, part)
-                elif self._path.exists():  # else it was deleted meanwhile
+                elif os.path.exists(self._path):  # else it was deleted meanwhile
                     writing.append(self._path, "".join(event_lines(part)).encode())
             except (OSError, TraceError) as error:
                 problem = error if isinstance(error, TraceError) else self._store.problem_of(error)

@@ -55,7 +55,7 @@ class TraceStore:
 
         Then the oldest beyond the bounds are deleted.
         """
-        if over is None or not over.exists():
+        if over is None or not os.path.exists(over):
             return self._add(trace.header, trace_lines(trace))
         try:
             writing.place(over, trace_lines(trace))
@@ -77,10 +77,10 @@ class TraceStore:
         """Why no run can be kept in the folder, or listed out of it; empty where nothing speaks against it."""
         place = Path(os.path.realpath(self.folder))
         where = str(self.folder)
-        while not place.exists() and place != place.parent:
+        while not os.path.exists(place) and place != place.parent:
             place = place.parent  # what is missing will be made
             where = f"{self.folder}: {place}"
-        if not place.is_dir():
+        if not os.path.isdir(place):
             return f"{where} is no folder"
         if not os.access(place, os.R_OK | os.X_OK):
             return f"{where} may not be read"

@@ -288,6 +288,19 @@ def test_leaving_a_run_that_cannot_be_kept_is_one_line(open_pty: Open, tmp_path:
     assert len(behind.strip().splitlines()) == 1
 
 
+def test_what_was_typed_and_cannot_be_kept_is_told_in_one_line(open_pty: Open, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file where the folder should be")
+    pty = open_pty()
+    pty.wait_for("ready")
+    pty.send("half a thought")
+    pty.wait_for("half a thought")
+    pty.send("\x11")
+    assert pty.ended() == 0
+    pty.assert_given_back()
+    behind = pty.shown[pty.shown.rfind("\x1b[?1004l") + 8 :].strip()
+    assert behind.startswith("specdec-tui: not kept: what was typed and not sent: ") and len(behind.splitlines()) == 1
+
+
 def test_a_terminal_that_is_gone_in_the_midst_of_a_run_ends_the_app(open_pty: Open, tmp_path: Path) -> None:
     pty = open_pty("round=0.05")
     pty.wait_for("ready")

@@ -216,3 +216,20 @@ def test_a_folder_without_rights_or_room_says_so(tmp_path: Path, monkeypatch: py
     full = os.statvfs_result([0] * 10)
     monkeypatch.setattr(os, "statvfs", lambda path: full)
     assert store.problem == f"{tmp_path} is on a disk that is full"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_within_one_that_is_closed_says_so(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0)
+    store = TraceStore(tmp_path / "closed" / "data" / "traces")
+    assert store.problem == f"{store.folder}: {tmp_path / 'closed'} may not be read"
+    assert store.entries() == []
+    with pytest.raises(TraceError, match=r"cannot keep the trace in .*: Permission denied"):
+        store.save(at(0), over=store.folder / "begun.jsonl")
+
+
+def test_a_folder_whose_name_is_too_long_says_why(tmp_path: Path) -> None:
+    store = TraceStore(tmp_path / ("long" * 100))
+    assert store.problem == ""  # what is missing would be made
+    with pytest.raises(TraceError, match=r"cannot keep the trace in .*: File name too long"):
+        store.save(at(0), over=store.folder / "begun.jsonl")

@@ -82,6 +82,6 @@ def keep_unfinished(app: SpecdecApp) -> str:
 
 def keep_unsent(app: SpecdecApp) -> str:
     """Nor is what was not sent."""
-    if hasattr(app, "prompt_box"):  # it may not have got so far
-        app.texts.keep_unsent(app.prompt_box.text)
-    return ""
+    if not hasattr(app, "prompt_box"):  # it has not got so far
+        return ""
+    return app.texts.keep_unsent(app.prompt_box.text)

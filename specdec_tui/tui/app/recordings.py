@@ -324,7 +324,7 @@ class Recordings:
         except ValueError as error:
             self._screen.say(str(error), "error")
             return
-        if target is not None and not target.path.exists():
+        if target is not None and not os.path.exists(target.path):
             write(target)
         else:
             self._screen.ask(ExportScreen(trace, kind, name), write)

@@ -81,7 +81,10 @@ class Texts:
         else:
             self._screen.say("No prompt has run yet")
 
-    def keep_unsent(self, text: str) -> None:
-        """The app is left: a text that was not sent becomes an earlier prompt."""
-        if text.strip() and text not in self.prompts.entries:
-            self.prompts.remember(text)
+    def keep_unsent(self, text: str) -> str:
+        """The app is left: a text that was not sent becomes an earlier prompt. Why it does not; else empty."""
+        if not text.strip() or text in self.prompts.entries:
+            return ""
+        self.prompts.remember(text)
+        reason = self.prompts.why_not_kept(text)
+        return f"what was typed and not sent: {reason}" if reason else ""

@@ -6,6 +6,7 @@ chosen, so an app that loads `app.tcss` returns TOKEN_DEFAULTS from `get_theme_v
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -189,4 +190,4 @@ def stylesheet() -> Path:
     """In a wheel it lies in the package, in a checkout beside it."""
     package = Path(specdec_tui.__file__).parent
     packaged = package / "app.tcss"
-    return packaged if packaged.exists() else package.parent / "app.tcss"
+    return packaged if os.path.exists(packaged) else package.parent / "app.tcss"

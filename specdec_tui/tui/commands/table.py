@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from textual.binding import Binding
 
+from specdec_tui.doors.reading import refuse_other_kinds, status_of
 from specdec_tui.glossary import FATES, FIGURES
-from specdec_tui.settings import STRATEGIES, SettingError, parse_path, parse_speed
+from specdec_tui.settings import STRATEGIES, SettingError, parse_path, parse_speed, quoted, reason_of
 
 VIEWS = ("text", "rounds", "tree", "charts")
 """What a pane can show."""
@@ -90,9 +91,13 @@ def check_export(text: str) -> None:
 
 
 def check_trace(text: str) -> None:
-    """SettingError where there is no such file."""
-    if not parse_path(text).is_file():
-        raise SettingError(f"open trace: there is no file {text}: give a file")
+    """SettingError where there is no such file, or none that may be looked at."""
+    path = parse_path(text)
+    try:
+        refuse_other_kinds(status_of(path), path)
+    except OSError as error:
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else reason_of(error)
+        raise SettingError(f"open trace: {quoted(text)}: {reason}: give a file") from None
 
 
 def _toggles() -> tuple[Command, ...]:

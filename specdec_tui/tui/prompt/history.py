@@ -8,6 +8,7 @@ message and never a prompt: the prompts of this session are kept in memory first
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -42,6 +43,7 @@ class PromptHistory:
         self._path = path
         self._tell = tell
         self._told = False
+        self._problem = ""
         self._loaded = path is None
         self._earlier: list[str] = []
         self._own: list[str] = []
@@ -84,6 +86,14 @@ class PromptHistory:
         except (OSError, NotImplementedError) as error:  # the latter: a file system without locks
             self._give_up(error)
 
+    def why_not_kept(self, text: str) -> str:
+        """Why a prompt of this session is not in the file, where it should be; else empty."""
+        if not self.keep:
+            return ""
+        if self._path is not None and len(_line(text)) > LARGEST_ENTRY:
+            return f"it is longer than {LARGEST_ENTRY // 1024} kB"
+        return f"another program holds {self._path}" if text in self._unsaved else self._problem
+
     def _save(self) -> None:
         path = self._path
         if path is None or not self._unsaved:
@@ -92,7 +102,7 @@ class PromptHistory:
         with FileLock(f"{path}.lock", timeout=_PATIENCE_SECONDS, mode=0o600):
             saved = self._read()
             new = self._unsaved[1:] if saved and saved[-1] == self._unsaved[0] else self._unsaved
-            grown = path.exists() and path.stat().st_size > _MOST_BYTES
+            grown = os.path.exists(path) and path.stat().st_size > _MOST_BYTES
             if grown or len(saved) + len(new) > MOST_ENTRIES + _SLACK:
                 place(path, map(_line, _newest([*saved, *new])))
             else:
@@ -117,7 +127,8 @@ class PromptHistory:
 
     def _give_up(self, error: Exception) -> None:
         reason = getattr(error, "strerror", None) or error
-        self._say(f"Prompts are remembered for this session only: {self._path}: {reason}")
+        self._problem = f"{self._path}: {reason}"
+        self._say(f"Prompts are remembered for this session only: {self._problem}")
         self._path = None
         self._unsaved = []
 

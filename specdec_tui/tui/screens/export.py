@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -157,7 +158,7 @@ class ExportScreen(Dialog[Target]):
         except ValueError as error:
             self._note(str(error))
             return
-        if target.path.exists() and self._asked != str(target.path):
+        if os.path.exists(target.path) and self._asked != str(target.path):
             self._asked = str(target.path)
             self._note(f"{target.path} exists already: enter again writes over it")
             return

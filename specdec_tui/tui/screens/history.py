@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -226,7 +227,7 @@ class HistoryScreen(Dialog[Chosen]):
             return
         at = self.query_one(OptionList).highlighted or 0
         problems = [problem for path in wanted if (problem := self._delete(path))]
-        self._entries = [entry for entry in self._entries if entry.path.exists()]
+        self._entries = [entry for entry in self._entries if os.path.exists(entry.path)]
         self._marked.clear()
         self._doomed.clear()
         self._fill(at)

@@ -180,7 +180,11 @@ def test_an_argument_may_follow_another_word_for_it(query: str, does: object) ->
 
 
 @pytest.mark.parametrize(
-    "query", ["race 500", "race fast", "view foo", "export pdf", "export pdf a.pdf", "open trace /no/such.jsonl"]
+    "query",
+    [
+        *("race 500", "race fast", "view foo", "export pdf", "export pdf a.pdf", "open trace /no/such.jsonl"),
+        *(f"open trace {'long' * 100}", "open trace /dev/null", "open trace /"),
+    ],
 )
 def test_a_bad_argument_of_a_command_is_refused_as_one_types(query: str) -> None:
     first = rows(query)[0]

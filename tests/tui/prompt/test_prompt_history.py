@@ -89,6 +89,21 @@ def test_a_prompt_too_long_for_the_file_is_remembered_for_the_session(file: Path
     assert saved(file) == ["short"]
 
 
+def test_a_prompt_that_is_not_in_the_file_says_why(file: Path) -> None:
+    history = PromptHistory(file)
+    history.remember("kept")
+    history.remember("x" * LARGEST_ENTRY)
+    assert (history.why_not_kept("kept"), history.why_not_kept("x" * LARGEST_ENTRY)) == ("", "it is longer than 256 kB")
+    with FileLock(f"{file}.lock"):
+        history.remember("meanwhile")
+        assert history.why_not_kept("meanwhile") == f"another program holds {file}"
+    file.unlink()
+    file.mkdir()
+    history.remember("lost")
+    assert history.why_not_kept("lost") == f"{file}: it is a folder, not a file"
+    assert PromptHistory(file, keep=False).why_not_kept("private") == ""
+
+
 def test_damaged_lines_are_left_out_and_told_about_once(file: Path) -> None:
     file.parent.mkdir()
     file.write_bytes(b'{"prompt": "good"}\n\xff\xfe\n[1]\n{"prompt": 3}\n{}\n"x"\n{"prompt": "cut o')
