@@ -106,6 +106,7 @@ _ALSO = {
     "quantize": "bits int8 int4 4bit 8bit",
 }
 _NEAR = 0.65
+_MOST_WORDS = 8  # that are looked for; more are an argument, or noise
 
 
 def rows_for(query: str, settings: Settings, choice: ModelChoice) -> list[Row]:
@@ -116,6 +117,8 @@ def rows_for(query: str, settings: Settings, choice: ModelChoice) -> list[Row]:
     meant = _in_our_words(query)
     found = _argument_rows(meant, settings, choice)
     has_arguments = bool(found)
+    if len(words) > _MOST_WORDS:
+        return found
     if len(words) == 1 and words[0] in STRATEGIES:
         found += [row for row in _command_rows(()) if row.text == f"toggle {words[0]}"]
     listed = [
@@ -197,7 +200,8 @@ def _near(word: str, part: str) -> bool:
     letters = iter(part)
     if word[0] == part[0] and all(letter in letters for letter in word):
         return True
-    return SequenceMatcher(None, word, part[: len(word) + 1]).ratio() >= _NEAR
+    matcher = SequenceMatcher(None, word, part[: len(word) + 1])
+    return matcher.real_quick_ratio() >= _NEAR and matcher.ratio() >= _NEAR  # long words cost seconds
 
 
 def _parsed(name: str, head: str, text: str, settings: Settings, choice: ModelChoice) -> Row:

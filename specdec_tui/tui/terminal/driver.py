@@ -26,7 +26,8 @@ from textual.geometry import Size
 from textual.message import Message
 
 from specdec_tui.tui.terminal.flood import LARGEST, is_possible
-from specdec_tui.tui.terminal.key_order import KeysInOrder
+from specdec_tui.tui.terminal.intake import Intake
+from specdec_tui.tui.terminal.key_order import KeysInOrder, is_typing
 from specdec_tui.tui.terminal.writer import Writer
 
 _GIVEN_BACK = (
@@ -53,6 +54,8 @@ class TerminalDriver(LinuxDriver):
         self._raw: list[Any] | None = None
         self._pointer_changed = False
         self._stop_asked = False
+        has_room = (lambda: app.has_room) if isinstance(app, KeysInOrder) else lambda: True
+        self._intake = Intake(self._loop, app.post_message, has_room)
         self._suspending: asyncio.Task[bool] | None = None
         self._continuations = 0
         self._unanswered = False  # told to stop, and not to go on since
@@ -80,12 +83,16 @@ class TerminalDriver(LinuxDriver):
         if isinstance(message, events.Key) and isinstance(self._app, KeysInOrder):
             if self._app._exit:
                 return
-            if self._app.must_act_at_once(message):
+            if self._app.must_act_at_once(message, len(self._intake)):
+                self._intake.drop(is_typing)
                 with suppress(RuntimeError):  # the loop is over
                     self._loop.call_soon_threadsafe(self._app.act_at_once, message.key)
                 return
         if is_possible(message):
             super().process_message(message)
+
+    def send_message(self, message: Message) -> None:
+        self._intake.put(message)
 
     def _get_terminal_size(self) -> tuple[int, int]:
         width, height = super()._get_terminal_size()

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from time import monotonic
-from typing import Any
 
 from textual import events
 from textual.app import App
@@ -35,10 +35,19 @@ _LAPS = 5
 # What a person may have typed ahead; more is noise.
 _MOST_AHEAD = 200
 _AT_ONCE = {"ctrl+q": "quit", "ctrl+c": "stop_or_quit"}
-_OF_TYPING = (events.Key, TextArea.Changed, TextArea.SelectionChanged, Input.Changed)
+_OF_TYPING = (events.Key, events.Paste, TextArea.Changed, TextArea.SelectionChanged, Input.Changed)
 
 # A widget that never answers must not cost the keyboard.
 _PATIENCE_SECONDS = 1.0
+
+
+def is_typing(message: Message) -> bool:
+    """Whether it is a key, a paste, or what follows from one in a box of text."""
+    return isinstance(message, _OF_TYPING)
+
+
+def _nothing() -> None:
+    """What a message is for that stands where others stood."""
 
 
 class KeysInOrder(App[int]):
@@ -51,34 +60,45 @@ class KeysInOrder(App[int]):
         self._unsettled_since: float | None = None
         self._acting: asyncio.Future[None] | None = None
 
-    def must_act_at_once(self, message: Message) -> bool:
-        """Whether it is a key for which what came before it is dropped. From any thread."""
-        if not isinstance(message, events.Key) or message.key not in _AT_ONCE:
-            return False
-        return len(self._held) + sum(pump.message_queue_size for pump in self._takers()) > _MOST_AHEAD
+    @property
+    def ahead(self) -> int:
+        """Messages that wait before a key that comes now. From any thread."""
+        return len(self._held) + sum(pump.message_queue_size for pump in self._takers())
+
+    @property
+    def has_room(self) -> bool:
+        """Whether no more waits than a person may have typed ahead."""
+        return self.ahead <= _MOST_AHEAD
+
+    def must_act_at_once(self, message: Message, read: int = 0) -> bool:
+        """Whether it is a key for which what came before it is dropped. From any thread.
+
+        `read`: messages that wait behind those here.
+        """
+        return isinstance(message, events.Key) and message.key in _AT_ONCE and self.ahead + read > _MOST_AHEAD
 
     def act_at_once(self, key: str) -> None:
         """Drop all keys that wait, and do what this one is for."""
         self._held.clear()
         for pump in self._takers():
-            queue: Any = pump._message_queue
-            kept = [message for message in queue.values if not isinstance(message, _OF_TYPING)]
-            queue.values.clear()
-            queue.ready_event.clear()
-            for message in kept:
-                queue.put_nowait(message)
+            values: deque[Message | None] = pump._message_queue.values
+            kept = [message for message in values if message is None or not is_typing(message)]
+            if values and not kept:  # who waits for one may have been told that there is one
+                kept.append(events.Callback(callback=_nothing))
+            values.clear()
+            values.extend(kept)
         self._acting = asyncio.ensure_future(self._act(_AT_ONCE[key]))
 
     async def _act(self, action: str) -> None:
         with self._context():  # called from the reader of the terminal
             await self.run_action(action)
 
-    def _takers(self) -> list[MessagePump]:
+    def _takers(self) -> Sequence[MessagePump]:
         """Whom keys wait for."""
         if not self._screen_stack:
             return [self]
         screen = self._screen_stack[-1]
-        return [self, screen, *([screen.focused] if screen.focused is not None else [])]
+        return list((screen.focused or screen).ancestors_with_self)
 
     async def on_event(self, event: events.Event) -> None:
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:

@@ -6,6 +6,7 @@ import pytest
 
 from specdec_tui.glossary import FATES, FIGURES
 from specdec_tui.settings import FIELDS, ModelChoice, Settings
+from specdec_tui.tui.commands import palette_rows
 from specdec_tui.tui.commands.palette_rows import Act, Ask, Change, Refuse, Row, rows_for
 from specdec_tui.tui.commands.table import COMMANDS
 
@@ -206,6 +207,16 @@ def test_a_guess_is_never_chosen_by_enter_alone() -> None:
 
 def test_hostile_words_are_only_text() -> None:
     assert isinstance(rows("gamma [/x]\x1b[31m")[0].does, Refuse)
+
+
+def test_words_that_are_too_long_to_be_meant_cost_no_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [row.text for row in rows("tmeprature")] == ["temperature"]
+    compared: list[str] = []
+    monkeypatch.setattr(palette_rows.SequenceMatcher, "ratio", lambda matcher: compared.append(matcher.a) or 0.0)
+    assert rows("tmeprature" * 2000) == [] and not compared
+    assert rows("tmeprature") == [] and compared
+    compared.clear()
+    assert rows("tmeprature " * 9) == [] and not compared
 
 
 def test_commands_take_an_argument_behind_their_name() -> None:

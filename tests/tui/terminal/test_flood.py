@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from threading import Thread
+
 import pytest
 from shell import make_app, ready, toasts, until
 from textual import events
@@ -9,12 +12,19 @@ from textual.geometry import Size
 from textual.message import Message
 
 from specdec_tui.tui.terminal.flood import LARGEST, LONGEST_SEQUENCE, is_possible
+from specdec_tui.tui.terminal.intake import Intake
 from specdec_tui.tui.terminal.paste import PasteSafeParser
 
 
 def messages(*reads: str) -> list[Message]:
     parser = PasteSafeParser()
     return [event for data in reads for event in parser.feed(data)]
+
+
+class Numbered(Message):
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__()
 
 
 def keys(*reads: str) -> list[str]:
@@ -87,3 +97,37 @@ async def test_behind_a_flood_of_keys_those_that_leave_act_at_once(key: str) -> 
         else:
             await until(pilot, lambda: app._exit)
     assert app.return_code == (None if key == "ctrl+c" else 0)
+
+
+async def test_what_is_dropped_leaves_nobody_waiting_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A box that had been told of a key found none, and the app ended in a traceback."""
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        app.prompt_box.focus()
+        monkeypatch.setattr(app, "action_stop_or_quit", lambda: None)
+        for _ in range(50):
+            for pump in (app, app.screen, app.prompt_box):
+                pump.post_message(events.Key("x", "x"))
+            app.act_at_once("ctrl+c")
+            await asyncio.sleep(0)
+        await pilot.press("y")
+        await until(pilot, lambda: app.prompt_box.text.endswith("y"))
+
+
+async def test_what_is_read_is_handed_on_in_order_as_far_as_there_is_room() -> None:
+    taken: list[int] = []
+    room = 3
+    intake = Intake(asyncio.get_running_loop(), lambda message: taken.append(message.number), lambda: len(taken) < room)
+    thread = Thread(target=lambda: [intake.put(Numbered(number)) for number in range(10)])
+    thread.start()
+    thread.join()
+    await asyncio.sleep(0.05)
+    assert taken == [0, 1, 2] and len(intake) == 7
+    intake.drop(lambda message: message.number % 2 == 1)
+    room = 100
+    await asyncio.sleep(0.1)
+    assert taken == [0, 1, 2, 4, 6, 8] and not len(intake)
+    intake.put(Numbered(10))
+    await asyncio.sleep(0.05)
+    assert taken[-1] == 10
