@@ -59,10 +59,13 @@ def _entry(label: str, *commands: str) -> Entry:
 
 
 _STOP = _entry("Stop", "stop or quit")
-_PROMPT = _entry("Prompt", "prompt")
+_PROMPT = _entry("Ask", "prompt")
 _PANE = _entry("Pane", "next pane", f"go to {STRATEGIES[0]}")
 _VIEW = _entry("View", "view")
-_INSPECT = _entry("Inspect", "inspect")
+_INSPECT = _entry("Token", "inspect")
+_MODELS = _entry("Models", "models")
+_SETTINGS = _entry("Settings", "settings")
+_EXPORT = _entry("Export", "export")
 _MENU = _entry("Menu", "commands")
 _HELP = _entry("Help", "help on a plain key")
 _HELP_ANYWHERE = _entry("Help", "help")
@@ -89,10 +92,10 @@ FOOTERS: dict[Place, tuple[Entry, ...]] = {
     ),
     "panes": (
         _PROMPT,
+        _PANE,
         _entry("On/off", *(f"toggle {name}" for name in STRATEGIES)),
-        _entry("Models", "models"),
-        _entry("Settings", "settings"),
-        _entry("History", "history"),
+        _MODELS,
+        _SETTINGS,
         _QUIT,
         _MENU,
         _HELP,
@@ -103,7 +106,8 @@ FOOTERS: dict[Place, tuple[Entry, ...]] = {
         _PANE,
         _VIEW,
         _INSPECT,
-        _entry("Settings", "settings"),
+        _SETTINGS,
+        _MODELS,
         _MENU,
         _HELP,
     ),
@@ -112,9 +116,9 @@ FOOTERS: dict[Place, tuple[Entry, ...]] = {
         _PANE,
         _VIEW,
         _INSPECT,
-        _entry("Again", "run again"),
-        _entry("Race", "race"),
-        _entry("Export", "export"),
+        _EXPORT,
+        _SETTINGS,
+        _MODELS,
         _MENU,
         _HELP,
     ),
@@ -122,10 +126,10 @@ FOOTERS: dict[Place, tuple[Entry, ...]] = {
         _PANE,
         _VIEW,
         _INSPECT,
+        _EXPORT,
+        _MODELS,
         _entry("Race", "race"),
-        _entry("Export", "export"),
-        _entry("Models", "models"),
-        _entry("Table", "table"),
+        _SETTINGS,
         _MENU,
         _HELP,
     ),
@@ -136,17 +140,18 @@ FOOTERS: dict[Place, tuple[Entry, ...]] = {
         _PANE,
         _VIEW,
         _INSPECT,
+        _EXPORT,
         _MENU,
         _HELP,
     ),
     "inspector": (
         _entry("Token", "previous token", "next token"),
+        _entry("Close", "step out"),
         _entry("Line", "previous line or round", "next line or round"),
         _entry("Round", "previous round", "next round"),
-        _entry("Page", "next page of the inspector"),
         _entry("Pane", "next pane"),
         _VIEW,
-        _entry("Close", "step out"),
+        _entry("Page", "next page of the inspector"),
         _MENU,
         _HELP,
     ),

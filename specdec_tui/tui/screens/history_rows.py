@@ -101,14 +101,16 @@ def clock(header: TraceHeader) -> str:
 
 
 def _short_clock(header: TraceHeader) -> str:
+    """The worst word, and of how many."""
     told = Counter(words(header).values())
-    if len(told) < 2:
-        return next((_MARKS[word] for word in told), "–")
-    return " ".join(f"{told[word]}{mark}" for word, mark in _MARKS.items() if told[word])
+    worst = next((word for word in DOUBTS if told[word]), "steady" if told else "–")
+    return worst if len(told) < 2 else f"{told[worst]} {worst}"
 
 
-def _worst_clock(header: TraceHeader) -> str:
-    return _short_clock(header).split(" ")[0]
+def _clock_mark(header: TraceHeader) -> str:
+    """The worst, as a mark."""
+    told = Counter(words(header).values())
+    return next((mark for word, mark in _MARKS.items() if told[word]), "–")
 
 
 def figures_line(header: TraceHeader) -> Content:
@@ -193,10 +195,14 @@ _SHORT = {
 _SHORTEST = _SHORT | {
     "T": Column("T", 6, _rounded_temperature),
     "speedup": Column("speedup", 2, _shortest_best, False),
-    "clock": Column("clock", 3, _worst_clock, False),
+    "clock": Column("clock", 3, _clock_mark, False),
 }
-_FORMS: tuple[tuple[dict[str, Column], int], ...] = (({}, 20), (_SHORT, 7), (_SHORTEST, 6))
-"""What stands in the place of columns, and the least that is left to the prompt: as soon as a run's columns fit."""
+_WHOLE_WORDS = {name: _SHORT[name] for name in ("T", "speedup", "clock")}
+_FORMS: tuple[tuple[dict[str, Column], int], ...] = (({}, 20), (_SHORT, 7), (_SHORTEST, 6), (_WHOLE_WORDS, 6))
+"""What stands in the place of columns, and the least that is left to the prompt: as soon as a run's columns fit.
+
+Where they fit in no form there are fewer columns, whose words are whole.
+"""
 
 
 def table(entries: Sequence[Entry], marked: Sequence[bool], width: int) -> tuple[Content, list[Content]]:

@@ -22,19 +22,20 @@ _ORDER = (
     Status.SAMPLED,
     Status.PENDING,
 )
-_SHORT_WORDS = {
-    Status.ACCEPTED: "acc",
-    Status.REJECTED: "rej",
-    Status.UNVERIFIED: "unver",
-    Status.RESAMPLED: "resam",
-    Status.BONUS: "bonus",
-    Status.SAMPLED: "plain",
-    Status.PENDING: "pend",
-}
+_LEFT_OUT_FIRST = (
+    Status.PENDING,
+    Status.SAMPLED,
+    Status.BONUS,
+    Status.UNVERIFIED,
+    Status.RESAMPLED,
+    Status.REJECTED,
+)
+"""What tells least of a text comes first."""
+_MORE = " …"
 
 
 class Legend(Widget):
-    """Whole words where they fit, short ones where they do not; nothing, and no line, where no tokens stand."""
+    """As many whole words as fit, the most telling ones; nothing, and no line, where no tokens stand."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = set(TOKEN_CLASSES.values())
 
@@ -55,21 +56,23 @@ class Legend(Widget):
 
 
 def legend(width: int, statuses: Collection[Status], styles: Mapping[Status, Style]) -> Content:
-    """The longest form of the legend that fits into `width` cells, cut at its end if none does."""
-    whole = {status: status.value for status in _ORDER if status in statuses}
-    short = {status: _SHORT_WORDS[status] for status in whole}
-    for words, gap in ((whole, "  "), (whole, " "), (short, "  "), (short, " ")):
-        if sum(2 + cell_len(word) + len(gap) for word in words.values()) - len(gap) <= width:
+    """The states that fit into `width` cells in whole words; `…` where others are left out."""
+    shown = [status for status in _ORDER if status in statuses]
+    for status in _LEFT_OUT_FIRST:
+        if _cells(shown) + cell_len(_MORE) * (len(shown) < len(statuses)) <= width:
             break
+        shown = [other for other in shown if other is not status]
+    if _cells(shown) > width:
+        return Content("")
+    gap = "  " if _cells(shown) + len(shown) - 1 + cell_len(_MORE) <= width else " "
     parts: list[tuple[str, Style | str]] = []
-    used = 0
-    for status, word in words.items():
-        cells = 2 + cell_len(word) + (len(gap) if parts else 0)
-        if used + cells > width:
-            break
-        if parts:
-            parts.append((gap, ""))
+    for status in shown:
         style = styles[status]
-        parts += [(f"{GLYPHS[status]} ", style + Style(strike=False)), (word, style)]
-        used += cells
-    return Content.assemble(*parts)
+        parts += [(gap * bool(parts), ""), (f"{GLYPHS[status]} ", style + Style(strike=False)), (status.value, style)]
+    is_more = len(shown) < len(statuses) and _cells(shown) + cell_len(_MORE) <= width
+    return Content.assemble(*parts, _MORE * is_more)
+
+
+def _cells(statuses: Collection[Status]) -> int:
+    """With a blank between two."""
+    return sum(2 + cell_len(status.value) + 1 for status in statuses) - 1

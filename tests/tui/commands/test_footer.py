@@ -31,12 +31,38 @@ def test_at_80_columns_every_entry_is_whole_and_there_are_nine_at_most(place: Pl
     assert fitting(entries, 80)[0] == list(entries)
 
 
+@pytest.mark.parametrize("place", ["panes", "at work", "after a run", "trace", "race"])
+def test_from_every_pane_one_gets_to_the_others_at_80_columns(place: Place) -> None:
+    """Before a run nothing told how."""
+    assert "tab alt+1 Pane" in told(place, 80)
+
+
+@pytest.mark.parametrize("place", ["panes", "at work", "after a run", "trace"])
+def test_models_settings_stop_and_export_are_at_hand_at_80_columns_where_they_do_something(place: Place) -> None:
+    """After a run neither models nor settings were, nor models while one is at work."""
+    line = told(place, 80)
+    assert "m Models" in line and "s Settings" in line
+    assert ("e Export" in line) == (place in ("after a run", "trace")), "a run is written when it has ended"
+    assert ("^c Stop" in line) == (place == "at work")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("place", ["inspector", "search", "side bar", "dialog"])
+def test_the_way_out_is_told_however_narrow_the_terminal(place: Place, width: int) -> None:
+    """At 60 columns the inspector's was the first to go."""
+    assert "esc Close" in told(place, width)
+
+
+def told(place: Place, width: int) -> str:
+    kept, gap = fitting(FOOTERS[place], width)
+    return (" " * gap).join(f"{' '.join(name for name, _ in entry.keys)} {entry.label}" for entry in kept)
+
+
 @pytest.mark.parametrize("place", set(FOOTERS) - {"search", "dialog"})
 def test_what_does_not_fit_is_left_out_whole_and_menu_and_help_stay(place: Place) -> None:
     for width in range(18, 80):
-        kept, gap = fitting(FOOTERS[place], width)
-        text = (" " * gap).join(f"{' '.join(name for name, _ in entry.keys)} {entry.label}" for entry in kept)
-        assert cell_len(text) <= width
+        kept, _ = fitting(FOOTERS[place], width)
+        assert cell_len(told(place, width)) <= width
         assert [entry.label for entry in kept[-2:]] == ["Menu", "Help"]
 
 
