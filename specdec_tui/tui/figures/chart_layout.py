@@ -37,12 +37,14 @@ _GRIDS = {4: (2, 4, 1), 3: (3, 1), 2: (2, 1), 1: (1,)}
 
 
 def arrange(
-    width: int, height: int, gauges: int, charts: Sequence[Chart], least_rows: int = LEAST_CELL_ROWS
+    width: int, height: int, gauges: int, charts: Sequence[Chart], narrowest: int | None = None
 ) -> Arrangement:
     """As many charts in full as the room allows; the others as a row of text, as far as rows go.
 
     `charts` come most important first. The speed over time has no compact form: its gauge says the number.
+    `narrowest`: of the panes that are to have the same charts in as many rows.
     """
+    least_columns = width if narrowest is None else min(width, narrowest)
     gauges = min(gauges, max(0, height))
     for count in range(len(charts), 0, -1):
         rest = _compact(charts[count:])
@@ -51,8 +53,8 @@ def arrange(
             room = height - gauges - len(compact)
             for columns in _GRIDS[count]:
                 rows = -(-count // columns)
-                if room // rows >= least_rows and (width + GAP) // columns - GAP >= LEAST_CELL_COLUMNS - GAP:
-                    blank = room // rows > least_rows
+                if room // rows >= LEAST_CELL_ROWS and (least_columns + GAP) // columns >= LEAST_CELL_COLUMNS:
+                    blank = room // rows > LEAST_CELL_ROWS
                     top = gauges + len(compact) + blank
                     cells = _cells(charts[:count], Region(0, top, width, room - blank), columns, rows)
                     return Arrangement(gauges, compact, cells)

@@ -14,13 +14,15 @@ from textual.widget import Widget
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.tui.figures.chart_cells import applicable, compact_chart, full_chart
-from specdec_tui.tui.figures.chart_layout import LEAST_CELL_ROWS, Chart, arrange
+from specdec_tui.tui.figures.chart_layout import Chart, arrange
 from specdec_tui.tui.figures.chart_lines import Ink, Line, gauge_lines, padded
 from specdec_tui.tui.figures.scale import Scale, common_scale
 from specdec_tui.tui.lines.marks import restyled, with_offsets
 
 if TYPE_CHECKING:
     from specdec_tui.tui.figures.speed_plot import SpeedPlot
+
+_MOST_GAUGES = 3
 
 
 class ChartsView(Widget, can_focus=False):
@@ -38,6 +40,7 @@ class ChartsView(Widget, can_focus=False):
         self._styles: dict[Ink, Style] = {}
         self._plot: SpeedPlot | None = None
         self._plot_region: Region | None = None
+        self._rows = 0  # of those that it has, as many as the lowest of all panes
 
     @property
     def lines(self) -> list[str]:
@@ -72,14 +75,22 @@ class ChartsView(Widget, can_focus=False):
         window = figures.window()
         gauges = gauge_lines(figures, window, baseline, self._is_target, width, scale)
         charts = applicable(figures)
-        # Strategies matter more: in panes of a height the target has no picture that they have no room for.
-        least_rows = LEAST_CELL_ROWS + self._is_target
-        places = arrange(width, height, len(gauges), charts, least_rows)
-        lines = gauges[: places.gauges] + [compact_chart(c, figures, baseline, width, scale) for c in places.compact]
+        beside = self._beside()
+        height = self._rows = min((view.region.height for view in beside if view.region), default=height) or height
+        if len(beside) > 1 and charts:
+            # A chart has its place and height in all panes, in the target's too, which has fewer of them.
+            narrowest = min((view.region.width for view in beside if view.region), default=width)
+            places = arrange(width, height, _MOST_GAUGES, tuple(Chart), narrowest)
+        else:
+            places = arrange(width, height, len(gauges), charts)
+        compact = [compact_chart(c, figures, baseline, width, scale) if c in charts else [] for c in places.compact]
+        lines = [*gauges, *[[]] * (places.gauges - len(gauges))][: places.gauges] + compact
         rows = [padded(line, width) for line in lines]
         rows += [[] for _ in range(height - len(rows))]
         plot_region: Region | None = None
         for chart, region in places.cells:
+            if chart not in charts:
+                continue
             drawn = full_chart(chart, figures, window, baseline, region.width, region.height, scale)
             if chart is Chart.SPEED:
                 plot_region = Region(region.x, region.y + 1, region.width, region.height - 1)
@@ -91,6 +102,11 @@ class ChartsView(Widget, can_focus=False):
         self._lines = [padded(row, width) for row in rows]
         self._place_plot(plot_region)
         self.refresh()
+
+    def _beside(self) -> list[ChartsView]:
+        """The charts of all panes, this one's among them, whether they have room on the screen or not."""
+        panes = [] if self.parent is None or self.parent.parent is None else self.parent.parent.children
+        return [view for pane in panes if pane.display for view in pane.query(ChartsView) if view.display]
 
     def _place_plot(self, region: Region | None) -> None:
         if region is None:
@@ -147,6 +163,9 @@ class ChartsView(Widget, can_focus=False):
 
     def on_resize(self, event: events.Resize) -> None:
         self._draw()
+        for view in self._beside():  # one that keeps its size has no message of it
+            if view is not self and view.region and view._rows != self._rows:
+                view._draw()
 
     def on_show(self) -> None:
         self._draw()

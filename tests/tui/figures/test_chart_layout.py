@@ -50,11 +50,12 @@ def test_pictures_come_before_rows_of_text() -> None:
         assert len(places.compact) == rows_of_text
 
 
-@pytest.mark.parametrize("height", range(30))
-def test_the_target_has_no_picture_for_which_a_strategy_has_no_room(height: int) -> None:
-    strategy = arrange(57, height, 3, ALL)
-    target = arrange(57, height, 2, (Chart.SPEED, Chart.LATENCY), LEAST_CELL_ROWS + 1)
-    assert bool(target.cells) <= bool(strategy.cells)
+@pytest.mark.parametrize("height", range(40))
+def test_the_narrowest_of_panes_decides_on_charts_and_rows_of_all(height: int) -> None:
+    wide, narrow = arrange(118, height, 3, ALL, 57), arrange(57, height, 3, ALL, 57)
+    assert wide.compact == narrow.compact
+    rows = [[(chart, region.y, region.height) for chart, region in places.cells] for places in (wide, narrow)]
+    assert rows[0] == rows[1]
 
 
 def test_a_pane_of_the_least_rows_has_a_picture() -> None:

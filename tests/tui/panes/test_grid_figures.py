@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 from scripted_engine import ScriptedEngine
-from shell import make_app, ready
+from shell import make_app, ready, until
 from widget_data import run_steps
 
 from specdec_tui.decoding.figures import RunFigures
@@ -34,6 +35,26 @@ async def test_all_panes_are_drawn_on_the_scale_of_the_largest_of_them() -> None
             line[:12] for pane in panes for line in pane.charts_view.lines[:3] if line.startswith(("tok/s", "spe"))
         }
         assert heads == {f"tok/s 0–{scale.speed:g}".ljust(12), f"speedup 0–{scale.speedup:g}×".ljust(12)}
+
+
+@pytest.mark.parametrize("size", [(100, 47), (120, 40), (120, 51), (120, 52), (200, 60), (240, 41)])
+async def test_plots_of_all_panes_have_the_same_height_and_place(size: tuple[int, int]) -> None:
+    """The target's was twice as high, and those of a row with one line to spare higher than the others."""
+    app = make_app(ScriptedEngine())
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        app.action_cycle_view("charts")
+        app.grid.begin(THREE, len(PIECES))
+        app.grid.deliver([step for run in RUNS.values() for step in run])
+        await pilot.pause()
+        for height in (size[1], size[1] + 1, size[1]):
+            await pilot.resize_terminal(size[0], height)
+            await until(pilot, lambda: app.size.height == height)
+            await pilot.pause(0.1)
+            views = [app.grid.panes[name].charts_view for name in THREE]
+            plots = {view.plot.size.height if view.plot is not None and view.plot.display else None for view in views}
+            places = {view.plot.region.y - view.region.y for view in views if view.plot is not None}
+            assert len(plots) == 1 and len(places) <= 1, (height, plots, places)
 
 
 async def test_a_baseline_of_another_time_is_named_in_pane_and_table_and_stays_in_a_race() -> None:
