@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -17,10 +18,13 @@ from specdec_tui.traces.format import TraceHeader
 from specdec_tui.traces.standings import words
 from specdec_tui.tui.commands.dialog import Dialog
 from specdec_tui.tui.commands.header import local_time, one_row
-from specdec_tui.tui.screens.history_rows import speed
+from specdec_tui.tui.screens.history_rows import speed, temperature
 
 _COLUMNS = ("strategy", "run", "tok/s", "speedup", "clock", "α", "τ", "tokens", "lossless")
 _LONGEST_PROMPT = 60
+_WIDEST, _FRAME = 120, 6  # columns of the dialog, and of its border, padding and scroll bar
+_TOLD = ("gamma", "processor", "temperature", "max_new_tokens")
+"""Settings that every run is told with."""
 
 
 class CompareScreen(Dialog[None]):
@@ -36,7 +40,7 @@ class CompareScreen(Dialog[None]):
         with Vertical(id="compare") as box:
             box.border_title = "Compare"
             box.border_subtitle = "escape closes"
-            yield Static(Content("\n").join(legend(self._headers)), id="compare-runs")
+            yield Static(id="compare-runs")
             table: DataTable[Text] = DataTable(id="compare-table", cursor_type="none", cell_padding=1)
             table.add_columns(
                 *(Text(c, justify="left" if c in ("strategy", "clock", "lossless") else "right") for c in _COLUMNS)
@@ -44,18 +48,33 @@ class CompareScreen(Dialog[None]):
             table.add_rows(rows(self._headers))
             yield table
 
+    def on_resize(self, event: events.Resize) -> None:
+        room = min(_WIDEST, event.size.width) - _FRAME
+        self.query_one("#compare-runs", Static).update(Content("\n").join(legend(self._headers, room)))
+
 
 def letter(index: int) -> str:
     return chr(ord("A") + index) if index < 26 else str(index + 1)
 
 
-def legend(headers: Sequence[TraceHeader]) -> list[Content]:
-    """A line for each run: its letter, time, pair, prompt, and the settings in which the runs differ."""
+def legend(headers: Sequence[TraceHeader], width: int = _WIDEST) -> list[Content]:
+    """Two lines for each run: its letter, time and prompt; γ, temperature and length, the pair, other differences.
+
+    Where all that is more than `width` cells for one of them, only that is told of γ, temperature and length in which
+    the runs differ.
+    """
+    lines = _legend(headers, whole=True)
+    return lines if all(line.cell_length <= width for line in lines) else _legend(headers, whole=False)
+
+
+def _legend(headers: Sequence[TraceHeader], whole: bool) -> list[Content]:
     differing = [
         name
         for name in sorted({name for header in headers for name in header.settings})
-        if len({str(header.settings.get(name)) for header in headers}) > 1
+        if name not in _TOLD and len({str(header.settings.get(name)) for header in headers}) > 1
     ]
+    told = [_told(header) for header in headers]
+    shown = [whole or len(set(values)) > 1 for values in zip(*told, strict=True)]
     lines = []
     for index, header in enumerate(headers):
         pair = header.pair()
@@ -63,11 +82,25 @@ def legend(headers: Sequence[TraceHeader]) -> list[Content]:
         values = [f"{flag_of(name)} {_value(header.settings[name])}" for name in differing if name in header.settings]
         prompt = one_row(header.prompt)
         prompt = prompt if len(prompt) <= _LONGEST_PROMPT else prompt[: _LONGEST_PROMPT - 1] + "…"
-        facts = " · ".join(part for part in (one_row(names), *map(one_row, values)) if part)
+        settings = [value for value, is_shown in zip(told[index], shown, strict=True) if is_shown]
+        facts = " · ".join(part for part in (*settings, one_row(names), *map(one_row, values)) if part)
         when = local_time(header.created)
         lines.append(Content.assemble((f"{letter(index)} ", "bold"), (f"{when} ", "$text-muted"), prompt))
         lines.append(Content.assemble("  ", (facts, "$text-muted")))
     return lines
+
+
+def _told(header: TraceHeader) -> tuple[str, ...]:
+    """γ, how and how warm is drawn, and the length; nothing of a run that does not tell."""
+    settings, known = header.run_settings(), header.settings
+    warmth = temperature(header)
+    how = settings.processor if "processor" in known and warmth != "greedy" else ""
+    return (
+        f"γ {settings.gamma}" if "gamma" in known else "",
+        "" if warmth == "–" else warmth if warmth == "greedy" else f"T {warmth}",
+        "" if how == "multinomial" else how,
+        f"{settings.max_new_tokens} tokens" if "max_new_tokens" in known else "",
+    )
 
 
 def rows(headers: Sequence[TraceHeader]) -> list[list[Text]]:

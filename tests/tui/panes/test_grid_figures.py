@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from scripted_engine import ScriptedEngine
-from shell import make_app, ready, until
+from shell import make_app, ready
 from widget_data import run_steps
 
 from specdec_tui.decoding.figures import RunFigures
@@ -49,8 +49,8 @@ async def test_plots_of_all_panes_have_the_same_height_and_place(size: tuple[int
         await pilot.pause()
         for height in (size[1], size[1] + 1, size[1]):
             await pilot.resize_terminal(size[0], height)
-            await until(pilot, lambda: app.size.height == height)
-            await pilot.pause(0.1)
+            await pilot.pause(0.2)
+            assert app.size.height == height
             views = [app.grid.panes[name].charts_view for name in THREE]
             plots = {view.plot.size.height if view.plot is not None and view.plot.display else None for view in views}
             places = {view.plot.region.y - view.region.y for view in views if view.plot is not None}

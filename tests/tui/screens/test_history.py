@@ -17,7 +17,7 @@ from specdec_tui.decoding.records import Event
 from specdec_tui.settings import Settings
 from specdec_tui.traces.format import Trace, TraceHeader, new_header
 from specdec_tui.traces.store import Entry, TraceStore
-from specdec_tui.tui.screens.compare import rows
+from specdec_tui.tui.screens.compare import CompareScreen, legend, rows
 from specdec_tui.tui.screens.export import ExportScreen
 from specdec_tui.tui.screens.history import HistoryScreen
 from specdec_tui.tui.screens.history_rows import COLUMNS, best, clock, figures_line, matching, speed, table
@@ -433,3 +433,33 @@ def test_where_there_is_little_room_there_are_fewer_columns_of_whole_words(strat
     assert "disturbed" in str(line) and not set("✗✓") & set(str(line))
     assert next(iter(strategies)) in str(line)
     assert set(str(heading).split()) <= {column.title for column in COLUMNS}
+
+
+def test_compared_runs_are_told_with_gamma_temperature_and_length() -> None:
+    """None of them was told where both runs had the same."""
+    alike = [one.header for one in (entry(gamma=6, max_new_tokens=99), entry("why", gamma=6, max_new_tokens=99))]
+    other = entry(gamma=6, processor="nucleus", temperature=0.8, max_new_tokens=200).header
+    first, second = (header for header in alike if header is not None)
+    lines = [str(line) for line in legend([first, second], 114)]
+    assert lines[1] == lines[3] == "  γ 6 · greedy · 99 tokens"
+    assert other is not None
+    lines = [str(line) for line in legend([first, other], 114)]
+    assert lines[1].startswith("  γ 6 · greedy · 99 tokens")
+    assert lines[3].startswith("  γ 6 · T 0.8 · nucleus · 200 tokens")
+    short = [str(line) for line in legend([first, other], 20)]
+    assert "γ" not in "".join(short) and "200 tokens" in short[3] and "greedy" in short[1]
+    bare = replace(first, settings={})
+    assert "γ" not in str(legend([bare, first], 114)[1])
+
+
+@pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 40)])
+async def test_what_differs_between_compared_runs_is_on_the_screen(size: tuple[int, int]) -> None:
+    headers = [entry(gamma=4, max_new_tokens=99).header, entry(gamma=8, max_new_tokens=200).header]
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        screen = CompareScreen([header for header in headers if header is not None])
+        await app.push_screen(screen)
+        runs = screen.query_one("#compare-runs", Static)
+        await until(pilot, lambda: all(word in str(runs.render()) for word in ("γ 4", "γ 8", "99 tokens", "200 tokens")))
+        assert runs.region.bottom <= size[1]
