@@ -198,7 +198,7 @@ _SHORTEST = _SHORT | {
     "clock": Column("clock", 3, _clock_mark, False),
 }
 _WHOLE_WORDS = {name: _SHORT[name] for name in ("T", "speedup", "clock")}
-_FORMS: tuple[tuple[dict[str, Column], int], ...] = (({}, 20), (_SHORT, 7), (_SHORTEST, 6), (_WHOLE_WORDS, 6))
+_FORMS: tuple[tuple[dict[str, Column], int], ...] = (({}, 20), (_SHORT, 7), (_SHORTEST, 6), (_WHOLE_WORDS, 4))
 """What stands in the place of columns, and the least that is left to the prompt: as soon as a run's columns fit.
 
 Where they fit in no form there are fewer columns, whose words are whole.

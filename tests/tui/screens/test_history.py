@@ -429,7 +429,8 @@ async def test_after_the_smallest_sizes_the_list_is_as_it_was(small: tuple[int, 
 @pytest.mark.parametrize("strategies", [{"speculative": "disturbed"}, {"ngram": "steady", "lookup": "disturbed"}])
 def test_where_there_is_little_room_there_are_fewer_columns_of_whole_words(strategies: dict[str, str]) -> None:
     """`spec. 0.9–2.0×` and `1✗` at 60×18."""
-    heading, (line,) = table([run_with(**strategies)], [False], 54)
+    mixed = run_with(speculative="steady", ngram="disturbed", lookup="short")
+    heading, (line, _) = table([run_with(**strategies), mixed], [False, False], 54)
     assert "disturbed" in str(line) and not set("✗✓") & set(str(line))
     assert next(iter(strategies)) in str(line)
     assert set(str(heading).split()) <= {column.title for column in COLUMNS}
@@ -461,5 +462,6 @@ async def test_what_differs_between_compared_runs_is_on_the_screen(size: tuple[i
         screen = CompareScreen([header for header in headers if header is not None])
         await app.push_screen(screen)
         runs = screen.query_one("#compare-runs", Static)
-        await until(pilot, lambda: all(word in str(runs.render()) for word in ("γ 4", "γ 8", "99 tokens", "200 tokens")))
+        words = "γ 4", "γ 8", "99 tokens", "200 tokens"
+        await until(pilot, lambda: all(word in str(runs.render()) for word in words))
         assert runs.region.bottom <= size[1]
