@@ -36,9 +36,7 @@ class Arrangement:
 _GRIDS = {4: (2, 4, 1), 3: (3, 1), 2: (2, 1), 1: (1,)}
 
 
-def arrange(
-    width: int, height: int, gauges: int, charts: Sequence[Chart], narrowest: int | None = None
-) -> Arrangement:
+def arrange(width: int, height: int, gauges: int, charts: Sequence[Chart], narrowest: int | None = None) -> Arrangement:
     """As many charts in full as the room allows; the others as a row of text, as far as rows go.
 
     `charts` come most important first. The speed over time has no compact form: its gauge says the number.

@@ -197,11 +197,15 @@ _SHORTEST = _SHORT | {
     "speedup": Column("speedup", 2, _shortest_best, False),
     "clock": Column("clock", 3, _clock_mark, False),
 }
-_WHOLE_WORDS = {name: _SHORT[name] for name in ("T", "speedup", "clock")}
-_FORMS: tuple[tuple[dict[str, Column], int], ...] = (({}, 20), (_SHORT, 7), (_SHORTEST, 6), (_WHOLE_WORDS, 4))
+_WHOLE_WORDS = {
+    "T": _SHORT["T"],
+    "speedup": Column("speedup", 2, lambda header: _best(header, lambda name: "", EARLIER).strip(), False),
+    "clock": _SHORT["clock"],
+}
+_FORMS: tuple[tuple[dict[str, Column], int], ...] = (({}, 20), (_SHORT, 7), (_SHORTEST, 6), (_WHOLE_WORDS, 6))
 """What stands in the place of columns, and the least that is left to the prompt: as soon as a run's columns fit.
 
-Where they fit in no form there are fewer columns, whose words are whole.
+Where they fit in no form there are fewer columns, whose words are whole; of which strategy a speedup is stands below.
 """
 
 
