@@ -21,6 +21,18 @@ from specdec_tui.doors.characters import named
 _FIXED = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _MOST_DIMENSIONS = 4
+_WHOLE = frozenset(kind for kind, form in _FIXED.items() if form in "BbHhIiQq")
+# Fields that the library takes for what they should be, and what that is.
+_TEXT, _LIST, _ID = (frozenset((_STRING,)), "a text"), (frozenset((_ARRAY,)), "a list"), (_WHOLE, "a whole number")
+_TOKENS = "tokenizer.ggml.tokens"
+_IDS = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("bos", "eos", "padding", "unknown"))
+_NEEDED = {
+    **dict.fromkeys(("general.architecture", "tokenizer.ggml.model", "tokenizer.chat_template"), _TEXT),
+    **dict.fromkeys((_TOKENS, "tokenizer.ggml.merges"), _LIST),
+    **dict.fromkeys(_IDS, _ID),
+}
+# The library turns these before it looks at their shapes.
+_MATRIX = re.compile(r"blk\.\d+\.attn_(?:q|k|v|qkv|output)\.weight")
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 
 
@@ -119,6 +131,10 @@ class _Reader:
             raise IndexError
         self.place += count
 
+    def length(self) -> int:
+        """Of the list that comes next."""
+        return int(struct.unpack_from("<IQ", self._content, self.place)[1])
+
     def skip_value(self, kind: int, depth: int = 0) -> None:
         if kind in _FIXED:
             self.skip(struct.calcsize("<" + _FIXED[kind]))
@@ -141,26 +157,42 @@ def _walk(reader: _Reader) -> tuple[GgufHeader, int]:
         raise FileProblem(f"is a GGUF file of version {version}, of which 2 and 3 are known")
     tensors, values = reader.whole("Q"), reader.whole("Q")
     header = GgufHeader({}, {})
+    count: int | None = None  # of tokens
     for _ in range(values):
         key, kind = reader.text(), reader.whole("I")
+        if key in _NEEDED and kind not in _NEEDED[key][0]:
+            raise FileProblem(f"is damaged: {key} in its header is {_kind(kind)}, where {_NEEDED[key][1]} is needed")
+        if key == _TOKENS:
+            count = reader.length()
         if kind in _FIXED:
             header.numbers[key] = reader.number(_FIXED[kind])
         elif kind == _STRING and key.startswith("general."):
             header.texts[key] = reader.text()
         else:
             reader.skip_value(kind)
+    for key in _IDS:
+        if count is not None and (value := header.numbers.get(key, 0)) >= count:
+            raise FileProblem(f"is damaged: {key} in its header is {value:,}, where ids end at {count - 1:,}")
     ends = [0]
     size_of = _sizes()
     for _ in range(tensors):
         name, dimensions = reader.text(), reader.whole("I")
         if dimensions > _MOST_DIMENSIONS:
-            raise FileProblem(f"is damaged: a tensor in it has {dimensions} dimensions")
+            raise FileProblem(f"is damaged: {named(name)} in it has {dimensions} dimensions")
+        if dimensions != 2 and _MATRIX.fullmatch(name):
+            raise FileProblem(f"is damaged: {name} in it has {dimensions} dimensions, where 2 are needed")
         elements = prod(reader.whole("Q") for _ in range(dimensions))
         kind, offset = reader.whole("I"), reader.whole("Q")
         header.tensors[name] = elements
         ends.append(offset + size_of(kind, elements, name))
     alignment = max(1, header.whole("general.alignment", 32))
     return header, -(-reader.place // alignment) * alignment + max(ends)
+
+
+def _kind(number: int) -> str:
+    if number in _WHOLE:
+        return "a whole number"
+    return {_STRING: "a text", _ARRAY: "a list"}.get(number, "a switch" if _FIXED.get(number) == "?" else "a fraction")
 
 
 def _sizes() -> Callable[[int, int, str], int]:

@@ -297,6 +297,46 @@ def test_a_folder_in_place_of_a_tokenizer_is_none(save_model: Any) -> None:
     assert "tokenizer.json is a folder, not a file" in refusal(folder)
 
 
+IDS = "tokenizer.ggml.eos_token_id", "tokenizer.ggml.bos_token_id", "tokenizer.ggml.padding_token_id"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        *((name, [2, 3], "is a list, where a whole number is needed") for name in IDS),
+        *((name, 1_000_000, "is 1,000,000, where ids end at ") for name in IDS),
+        (IDS[0], "two", "is a text, where a whole number is needed"),
+        (IDS[0], 2.5, "is a fraction, where a whole number is needed"),
+        (IDS[0], True, "is a switch, where a whole number is needed"),
+        ("tokenizer.ggml.tokens", "x", "is a text, where a list is needed"),
+        ("tokenizer.ggml.merges", "x", "is a text, where a list is needed"),
+        ("tokenizer.ggml.model", ["gpt2"], "is a list, where a text is needed"),
+        ("tokenizer.chat_template", ["x"], "is a list, where a text is needed"),
+        ("general.architecture", 5, "is a whole number, where a text is needed"),
+    ],
+)
+def test_a_field_of_a_gguf_header_of_another_kind_is_named(
+    tmp_path: Path, tokens: Path, field: str, value: Any, said: str
+) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf", tokens, fields={field: value})
+    assert f"m.gguf is damaged: {field} in its header {said}" in refusal(tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize(
+    ("tensor", "shape", "said"),
+    [
+        ("blk.0.attn_q.weight", (2, 32, 32), "blk.0.attn_q.weight in it has 3 dimensions, where 2 are needed"),
+        ("blk.0.attn_k.weight", (2, 16, 32), "blk.0.attn_k.weight in it has 3 dimensions, where 2 are needed"),
+        ("blk.0.attn_k.weight", (32,), "blk.0.attn_k.weight in it has 1 dimensions, where 2 are needed"),
+    ],
+)
+def test_a_tensor_of_a_gguf_file_of_other_dimensions_is_named(
+    tmp_path: Path, tokens: Path, tensor: str, shape: tuple[int, ...], said: str
+) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf", tokens, more={tensor: shape})
+    assert said in refusal(tmp_path / "m.gguf")
+
+
 @pytest.mark.parametrize("name", ["chat_template.jinja", "generation_config.json"])
 def test_a_folder_in_place_of_a_file_is_not_passed_over(save_model: Any, name: str) -> None:
     folder = save_model("target")

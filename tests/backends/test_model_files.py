@@ -335,3 +335,27 @@ def test_complex_weights_are_refused_by_name(save_model: Any, pickled: bool) -> 
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(LoadError, match=r"holds complex numbers in lm_head\.weight: no model has such weights"):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [
+        ({"llama.rope.scaling.factor": 4.0}, "rope.scaling.factor 4"),
+        (
+            {"llama.rope.scaling.factor": 8.0, "llama.rope.scaling.attn_factor": 0.5},
+            "factor 8, rope.sca",
+        ),
+        ({"llama.rope.scaling.factor": 1.0}, ""),
+        ({"llama.rope.scaling.factor": 0.0}, ""),
+    ],
+)
+def test_rotations_that_a_gguf_file_wants_scaled_are_told(
+    tmp_path: Path, tokens: Path, numbers: dict[str, float], told: str
+) -> None:
+    """transformers passes over these fields: the text is that of another model than the file's."""
+    write_tiny_gguf(tmp_path / "m.gguf", tokens, numbers=numbers)
+    notes = load_pair(ModelChoice(target=str(tmp_path / "m.gguf"), device="cpu"), lambda progress: None).info.notes
+    scaled = [note for note in notes if "scales rotations" in note]
+    assert len(scaled) == bool(told)
+    for note in scaled:
+        assert told in note and "m.gguf: its file scales rotations (" in note

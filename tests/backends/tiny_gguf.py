@@ -20,9 +20,11 @@ def write_tiny_gguf(
     base: float = 10000.0,
     integers: bool = False,
     end: int | None = 2,
+    fields: Mapping[str, str | int | float | bool | list[int] | list[str]] | None = None,
 ) -> dict[str, np.ndarray]:
     """A Llama of one layer and width 32 with 4-bit weights, `more` tensors and `numbers` of metadata.
 
+    `fields` take the place of those of the same names.
     Returns what its weights mean.
     """
     tokenizer = json.loads((tokenizer_folder / "tokenizer.json").read_text(encoding="utf-8"))
@@ -47,6 +49,9 @@ def write_tiny_gguf(
     writer.add_chat_template((tokenizer_folder / "chat_template.jinja").read_text(encoding="utf-8"))
     for key, value in (numbers or {}).items():
         writer.add_float32(key, value)
+    for key, value in (fields or {}).items():
+        writer.kv_data[0].pop(key, None)
+        writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
     dice = np.random.default_rng(0)
     meant = {}
     whole = np.zeros((2, 32), np.int8) if integers else None
