@@ -28,6 +28,7 @@ from specdec_tui.settings import (
     parse_processor,
     parse_value,
 )
+from specdec_tui.tui.commands.paths import NO_SUCH, is_missing_path
 from specdec_tui.tui.commands.table import COMMANDS, Command, key_names
 
 
@@ -106,6 +107,7 @@ _ALSO = {
     "quantize": "bits int8 int4 4bit 8bit",
 }
 _NEAR = 0.65
+_MODELS = "target", "drafter"
 _MOST_WORDS = 8  # that are looked for; more are an argument, or noise
 
 
@@ -209,6 +211,9 @@ def _parsed(name: str, head: str, text: str, settings: Settings, choice: ModelCh
         values = _values(name, text)
     except SettingError as error:
         return Row(f"{head} {text}", str(error), Refuse(str(error)))
+    if name in _MODELS and is_missing_path(text):
+        why = f"{flag_of(name)}: {NO_SUCH}: give {FIELDS[name].metadata['kind'].allowed}"
+        return Row(f"{head} {text}", why, Refuse(why))
     told = f"{FIELDS[name].metadata['help']} · now {_now(name, settings, choice)}"
     if settings.processor == "greedy" and "processor" not in values and (implied := implied_processor(values)):
         told = f"with processor {implied['processor']}, since greedy has no use for it · {told}"

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from textual.binding import Binding
 
-from specdec_tui.doors.reading import refuse_other_kinds, status_of
+from specdec_tui.doors.reading import refuse_other_kinds
 from specdec_tui.glossary import FATES, FIGURES
 from specdec_tui.settings import STRATEGIES, SettingError, parse_path, parse_speed, quoted, reason_of
+from specdec_tui.tui.commands.paths import status_in_time
 
 VIEWS = ("text", "rounds", "tree", "charts")
 """What a pane can show."""
@@ -91,10 +92,11 @@ def check_export(text: str) -> None:
 
 
 def check_trace(text: str) -> None:
-    """SettingError where there is no such file, or none that may be looked at."""
+    """SettingError where there is no such file, or none that may be looked at, as far as that can be known at once."""
     path = parse_path(text)
     try:
-        refuse_other_kinds(status_of(path), path)
+        if (status := status_in_time(path)) is not None:
+            refuse_other_kinds(status, path)
     except OSError as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else reason_of(error)
         raise SettingError(f"open trace: {quoted(text)}: {reason}: give a file") from None
