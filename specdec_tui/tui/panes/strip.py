@@ -47,20 +47,15 @@ def tab_of(pane: StrategyPane) -> Tab:
 def strip_line(tabs: Sequence[Tab], front: str, width: int) -> tuple[Content, list[tuple[int, int, str]]]:
     """The line, and which of its cells (first, behind the last) belong to which strategy.
 
-    Names are whole where they fit, or all but the one in front, which its pane's title has too; else those
-    behind are shortened, at last to their numbers, then their figures go, and then the name in front.
+    Names are whole; where they do not fit, those behind give way to their numbers, the longest first, then their
+    figures go, and then the name in front, which its pane's title has too.
     What marks mean stands at the end where there is room: the pane in front says it too.
     """
-    whole, number = (99, True), (0, False)
-    for behind, own in (
-        (whole, whole),
-        (whole, (4, True)),
-        *(((n, True), whole) for n in (6, 4, 2, 0)),
-        (number, whole),
-        (number, (0, True)),
-        (number, number),
-    ):
-        told = [_told(tab, *(own if tab.strategy == front else behind)) for tab in tabs]
+    behind = sorted((tab.strategy for tab in tabs if tab.strategy != front), key=len, reverse=True)
+    every = {tab.strategy for tab in tabs}
+    fewer = [({front, *behind[left_out:]}, every) for left_out in range(len(behind) + 1)]
+    for names, figures in (*fewer, ({front}, {front}), (set[str](), {front}), (set[str](), set[str]())):
+        told = [_told(tab, tab.strategy in names, tab.strategy in figures) for tab in tabs]
         if sum(cell_len("".join(words)) + 2 for words in told) <= width:
             break
     parts: list[str | tuple[str, str]] = []
@@ -80,9 +75,9 @@ def strip_line(tabs: Sequence[Tab], front: str, width: int) -> tuple[Content, li
     return Content.assemble(*parts), spans
 
 
-def _told(tab: Tab, letters: int, with_word: bool) -> tuple[str, str]:
+def _told(tab: Tab, with_name: bool, with_word: bool) -> tuple[str, str]:
     """Number and name, and the figure behind them."""
-    name = " ".join(part for part in (str(tab.number), tab.strategy[:letters]) if part)
+    name = f"{tab.number} {tab.strategy}" if with_name else str(tab.number)
     return name, f" {tab.word}" if with_word and tab.word else ""
 
 

@@ -74,8 +74,12 @@ def test_what_marks_mean_stands_behind_the_tabs_where_there_is_room(width: int) 
     assert (remarks in line.plain) == (width >= 120) and spans[-1][1] <= max(width, 3 * len(tabs))
 
 
-def test_the_name_in_front_is_shortened_before_those_behind_as_its_pane_has_it_too() -> None:
+def test_names_are_whole_or_left_out_behind_the_longest_first_and_the_one_in_front_last() -> None:
+    """`1 ta`, `3 sp` and `5 lo` stood there."""
     tabs = [Tab(1, "target", "8/s", ""), Tab(3, "speculative", "1.31×", "")]
     tabs += [Tab(4, "ngram", "1.10×", ""), Tab(5, "lookup", "1.10×", "")]
-    assert strip_line(tabs, "speculative", 60)[0].plain == " 1 target 8/s ▸3 spec 1.31×  4 ngram 1.10×  5 lookup 1.10× "
-    assert strip_line(tabs, "ngram", 60)[0].plain == " 1 targ 8/s  3 spec 1.31× ▸4 ngram 1.10×  5 look 1.10× "
+    assert strip_line(tabs, "speculative", 60)[0].plain == " 1 8/s ▸3 speculative 1.31×  4 ngram 1.10×  5 lookup 1.10× "
+    assert strip_line(tabs, "ngram", 60)[0].plain == " 1 target 8/s  3 1.31× ▸4 ngram 1.10×  5 lookup 1.10× "
+    for width in range(1, 90):
+        words = {word for word in strip_line(tabs, "ngram", width)[0].plain.split() if word.isalpha()}
+        assert words <= {tab.strategy for tab in tabs}
