@@ -28,6 +28,7 @@ class Journal:
         self._header = replace(header, strategies={name: {"finish_reason": None} for name in strategies})
         self._fails = fails
         self._parts: dict[str, list[Event]] = {}
+        self._written: set[str] = set()  # strategies whose part is in the file: of no other it can say what became
         self._path: Path | None = None
         self._open = True
         self._lock = threading.Lock()  # the app may be left while a part is written
@@ -37,9 +38,9 @@ class Journal:
         if isinstance(event, Step):
             part = self._parts.setdefault(event.strategy, [])
             part.append(event)
-            if isinstance(event.record, RunEnded):
-                self._write(self._parts.pop(event.strategy))
-        elif isinstance(event, Checked):
+            if isinstance(event.record, RunEnded) and self._write(self._parts.pop(event.strategy)):
+                self._written.add(event.strategy)
+        elif isinstance(event, Checked) and event.strategy in self._written:
             self._write([event])
 
     def settle(self, trace: Trace) -> None:
@@ -49,10 +50,11 @@ class Journal:
                 self._open = False
                 self._store.save(trace, over=self._path)
 
-    def _write(self, part: Iterable[Event]) -> None:
+    def _write(self, part: Iterable[Event]) -> bool:
+        """False where it could not be written, which is told."""
         with self._lock:
             if not self._open:
-                return
+                return True
             try:
                 if self._path is None:
                     self._path = self._store.begin(self._header, part)
@@ -61,3 +63,5 @@ class Journal:
             except (OSError, TraceError) as error:
                 problem = error if isinstance(error, TraceError) else self._store.problem_of(error)
                 self._fails(str(problem))
+                return False
+            return True

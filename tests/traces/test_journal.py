@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from recorded import comparison, long_events, trace_of
 
-from specdec_tui.decoding.records import Event, RunEnded, Step
+from specdec_tui.decoding.records import Checked, Event, Lossless, LosslessStatus, RunEnded, Step
 from specdec_tui.doors import writing
 from specdec_tui.traces.files import read_header, read_trace
 from specdec_tui.traces.format import TraceError
@@ -114,6 +114,28 @@ def test_a_full_disk_is_told_once_for_each_part_and_leaves_what_opens(
     assert path.read_bytes() == before and read_trace(path).strategies == ["target"]
     journal.settle(comparison())  # there is room again
     assert read_trace(path) == comparison()
+
+
+def test_of_a_strategy_that_is_not_in_the_file_nothing_else_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for a line was left where there was none for a run: the file, and the run in it, could not be opened."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise FULL
+
+    problems: list[str] = []
+    journal = begun(tmp_path, problems)
+    for event in parts("target"):
+        journal.take(event)
+    with monkeypatch.context() as full:
+        full.setattr(writing, "append", refuse)
+        for event in parts("lookup"):
+            journal.take(event)
+    checked = [Checked(name, Lossless(LosslessStatus.IDENTICAL)) for name in ("target", "lookup")]
+    for each in checked:
+        journal.take(each)
+    (path,) = tmp_path.iterdir()
+    assert len(problems) == 1
+    assert read_trace(path).events == (*parts("target"), checked[0])
 
 
 def test_a_run_that_cannot_be_kept_goes_on_and_its_end_says_why(
