@@ -139,9 +139,11 @@ class HistoryScreen(Dialog[Chosen]):
         self._say(f"{found}{len(self._entries)} kept, {size(total)}, in {self._store.folder}{marked}")
 
     def _preview(self) -> None:
-        """The figures of all strategies of the run under the cursor, and its whole prompt."""
-        header = self._current.header if self._current is not None else None
-        self.query_one("#history-figures", Static).update("" if header is None else figures_line(header))
+        """The figures of all strategies of the run under the cursor, and its whole prompt; of a bad file, why."""
+        entry = self._current
+        header = None if entry is None else entry.header
+        problem = "" if entry is None else one_row(entry.problem)
+        self.query_one("#history-figures", Static).update(problem if header is None else figures_line(header))
         self.query_one("#history-prompt", Static).update(
             "" if header is None else one_row(header.prompt[:_LONGEST_PROMPT])
         )

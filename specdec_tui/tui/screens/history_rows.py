@@ -243,7 +243,9 @@ def _line(entry: Entry, columns: Sequence[Column], sizes: dict[str, int], marked
     header = entry.header
     if header is None:
         name = one_row(entry.path.name)
-        problem = one_row(entry.problem.removeprefix(f"{entry.path.name}: "))
+        problem = one_row(
+            entry.problem.removeprefix(f"cannot read {entry.path}: ").removeprefix(f"{entry.path.name}: ")
+        )
         return Content.assemble(mark, (name, "bold"), _GAP, (problem, "$text-error"))
     parts: list[str | tuple[str, str]] = [mark]
     for index, column in enumerate(columns):

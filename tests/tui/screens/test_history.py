@@ -465,3 +465,20 @@ async def test_what_differs_between_compared_runs_is_on_the_screen(size: tuple[i
         words = "γ 4", "γ 8", "99 tokens", "200 tokens"
         await until(pilot, lambda: all(word in str(runs.render()) for word in words))
         assert runs.region.bottom <= size[1]
+
+
+async def test_of_a_file_that_cannot_be_read_the_whole_reason_is_told() -> None:
+    """It stood behind the file's path, beyond the edge."""
+    path = Path("/home/somebody/.local/share/specdec-tui/traces/2026-11-28T12-00-00-why-is-the-sky-blue.jsonl")
+    closed = Entry(path, 1000, None, f"cannot read {path}: no permission")
+    damaged = Entry(path, 1000, None, f"{path.name}: line 1: it is not a trace")
+    assert told(closed, 76).endswith("  no permission") and told(damaged, 76).endswith("  line 1: it is not a trace")
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        screen = HistoryScreen(app.recordings.store)
+        await app.push_screen(screen)
+        screen.post_message(HistoryScreen.Listed([closed]))
+        figures = screen.query_one("#history-figures", Static)
+        await until(pilot, lambda: str(figures.render()) == closed.problem)
+        await until(pilot, lambda: figures.region.height == 2)
