@@ -22,6 +22,7 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
+from specdec_tui.decoding.standing import BEYOND_TOKENS, MEANINGS
 from specdec_tui.traces.charts import Bar, Series, bar_chart, line_chart
 from specdec_tui.traces.export import steps_of
 from specdec_tui.traces.format import Trace, TraceHeader
@@ -147,6 +148,15 @@ def test_the_report_has_an_interval_and_the_reason_where_the_clock_was_disturbed
     assert [known[name] for name in ("predicted (off by)", "c", "v")] == ["2.59× (+0%)", "0.04", "1.00"]
     assert "speculative: clock disturbed: many-token passes took 50 ms, target's one-token 150 ms." in page
     assert "never above what its tokens allow" in page, "as the interval is made"
+
+
+def test_a_speedup_above_what_its_tokens_allow_is_marked_with_what_that_means() -> None:
+    """1.05× at a token a round: steady, and without a word."""
+    events = (*long_events("target", 60), *long_events("lookup", 60, gamma=0), Finished())
+    html = as_html(slower(trace_of(events), "lookup", 0.95))
+    told = dict(zip(HEADINGS, cells(html, "lookup"), strict=True))
+    assert (told["speedup"], told["clock"]) == (f"1.05× {BEYOND_TOKENS}", "steady")
+    assert f"{BEYOND_TOKENS} lookup: {MEANINGS[BEYOND_TOKENS]}." in Page(html).text
 
 
 def cells(html: str, strategy: str) -> list[str]:

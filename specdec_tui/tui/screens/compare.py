@@ -60,11 +60,11 @@ def letter(index: int) -> str:
 def legend(headers: Sequence[TraceHeader], width: int = _WIDEST) -> list[Content]:
     """Two lines for each run: its letter, time and prompt; γ, temperature and length, the pair, other differences.
 
-    Where all that is more than `width` cells for one of them, only that is told of γ, temperature and length in which
+    Where the second is more than `width` cells for one of them, only that is told of γ, temperature and length in which
     the runs differ.
     """
     lines = _legend(headers, whole=True)
-    return lines if all(line.cell_length <= width for line in lines) else _legend(headers, whole=False)
+    return lines if all(line.cell_length <= width for line in lines[1::2]) else _legend(headers, whole=False)
 
 
 def _legend(headers: Sequence[TraceHeader], whole: bool) -> list[Content]:

@@ -449,6 +449,8 @@ def test_compared_runs_are_told_with_gamma_temperature_and_length() -> None:
     assert lines[3].startswith("  γ 6 · T 0.8 · nucleus · 200 tokens")
     short = [str(line) for line in legend([first, other], 20)]
     assert "γ" not in "".join(short) and "200 tokens" in short[3] and "greedy" in short[1]
+    long = replace(first, prompt="a long prompt " * 9)
+    assert str(legend([long, first], 30)[1]) == "  γ 6 · greedy · 99 tokens", "a prompt may take two rows"
     bare = replace(first, settings={})
     assert "γ" not in str(legend([bare, first], 114)[1])
 
