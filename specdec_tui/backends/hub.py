@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from specdec_tui.backends.config_sizes import sizes_of
 from specdec_tui.backends.gguf_header import is_split, read_header
 from specdec_tui.backends.pair import LoadError, Progress, ReportProgress
-from specdec_tui.backends.small_files import FileProblem, check_folder, is_there, read_object
+from specdec_tui.backends.small_files import FileProblem, check_folder, is_there, read_bytes, read_object
 from specdec_tui.backends.waiting import NoAnswer, awaited
 from specdec_tui.backends.weight_files import Contents, check_weights, names_of
 
@@ -70,7 +70,7 @@ def locate(source: str, progress: ReportProgress) -> Location:
     folder = _cached_snapshot(source)
     if folder is None or not os.path.lexists(folder / "config.json") or not _has_tokenizer(folder):
         folder = _fetch(source, _DESCRIPTION, f"Looking up {source}", progress)
-    if not os.path.isfile(folder / "config.json"):
+    if not _is_there(folder / "config.json", source):
         raise LoadError(f"{source}: the repository has no config.json, so it is not a transformers model.")
     _check_description(source, folder)
     _check_tokenizer(source, folder)
@@ -202,10 +202,25 @@ def _check_tokenizer(source: str, folder: Path) -> None:
         raise LoadError(f"{source}: there is no tokenizer (tokenizer.json, tokenizer.model, vocab.json …) beside it.")
 
 
-def _cached_snapshot(hub_id: str) -> Path | None:
-    """The folder of the cached main revision, complete or not."""
-    from huggingface_hub import try_to_load_from_cache
+def reference_of(repository: Path) -> str | None:
+    """What a cached repository says that its main revision is; None where it says nothing. FileProblem."""
+    try:
+        if not is_there(repository / "refs" / "main"):
+            return None
+        return read_bytes(repository / "refs" / "main", 1000).decode("utf-8", "replace").strip()
+    except FileProblem as problem:
+        raise FileProblem(f"refs/main {problem}") from None
 
+
+def _cached_snapshot(hub_id: str) -> Path | None:
+    """The folder of the cached main revision, complete or not. LoadError for a reference that is no file of text."""
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    repository = Path(constants.HF_HUB_CACHE) / f"models--{hub_id.replace('/', '--')}"
+    try:
+        reference_of(repository)  # the library would wait for a pipe, and read a device for ever
+    except FileProblem as problem:
+        raise LoadError(f"{hub_id}: {problem}, in {repository}.") from None
     found = try_to_load_from_cache(hub_id, "config.json")
     return Path(found).parent if isinstance(found, str) else None
 

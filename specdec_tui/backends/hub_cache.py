@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from specdec_tui.backends.config_sizes import sizes_of
-from specdec_tui.backends.hub import is_hub_id
+from specdec_tui.backends.hub import is_hub_id, reference_of
 from specdec_tui.backends.pair import LoadError
-from specdec_tui.backends.small_files import FileProblem, check_folder, is_there, read_bytes, read_object
+from specdec_tui.backends.small_files import FileProblem, check_folder, is_there, read_object
 from specdec_tui.backends.weight_files import check_weights, names_of
 from specdec_tui.doors.characters import one_line
 
@@ -142,12 +142,8 @@ def _changed(entry: os.DirEntry[str]) -> float:
 
 def _main_revision(repository: Path) -> str:
     """Its name; empty where there is none. FileProblem for a reference that leads out of the repository."""
-    try:
-        if not is_there(repository / "refs" / "main"):
-            return ""
-        text = read_bytes(repository / "refs" / "main", 1000).decode("utf-8", "replace").strip()
-    except FileProblem as problem:
-        raise FileProblem(f"refs/main {problem}") from None
+    if (text := reference_of(repository)) is None:
+        return ""
     if not _REVISION.fullmatch(text) or set(text) <= {"."}:
         raise FileProblem("refs/main names no revision")
     return text

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +60,56 @@ def test_cached_models_lists_complete_causal_models_only(hub_cache: Path, save_m
     (model,) = cached_models(hub_cache)
     assert (model.name, model.model_type) == ("someone/tiny", "llama")
     assert model.size_bytes >= (tiny / "model.safetensors").stat().st_size
+
+
+# Read by the library itself: a pipe would be waited for, and a device fill the memory. So a process is given a bound.
+LOAD = """
+import resource, sys
+from specdec_tui.backends import hub
+from specdec_tui.backends.pair import LoadError
+resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+try:
+    hub.locate("someone/tiny", lambda progress: None)
+except LoadError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (os.mkfifo, "refs/main is a pipe, not a file, in "),
+        (os.mkdir, "refs/main is a folder, not a file, in "),
+        (lambda path: os.symlink("/dev/zero", path), "refs/main is a device, not a file, in "),
+        (lambda path: os.symlink(path, path), "refs/main cannot be read (Too many levels of symbolic links), in "),
+    ],
+    ids=["pipe", "folder", "device", "loop"],
+)
+def test_a_reference_in_the_cache_that_is_no_file_is_told_and_not_waited_for(
+    hub_cache: Path, save_model: Any, make: Callable[[Path], object], said: str
+) -> None:
+    reference = put(hub_cache, "someone/tiny", save_model("tiny")).parent.parent / "refs" / "main"
+    reference.unlink()
+    make(reference)
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=os.environ | {"HF_HUB_CACHE": str(hub_cache), "HF_HUB_OFFLINE": "1"},
+    )
+    assert done.stdout == f"someone/tiny: {said}{reference.parent.parent}.\n"
+
+
+@pytest.mark.parametrize(("make", "kind"), [(os.mkfifo, "a pipe"), (os.mkdir, "a folder")])
+def test_a_config_in_the_cache_that_is_no_file_is_not_called_missing(
+    hub_cache: Path, save_model: Any, make: Callable[[Path], object], kind: str
+) -> None:
+    config = put(hub_cache, "someone/tiny", save_model("tiny")) / "config.json"
+    config.unlink()
+    make(config)
+    with pytest.raises(LoadError, match=f"its config cannot be read: config.json is {kind}, not a file"):
+        hub.locate("someone/tiny", silent)
 
 
 def test_without_a_cache_no_model_is_listed(tmp_path: Path) -> None:
