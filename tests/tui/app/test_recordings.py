@@ -273,7 +273,7 @@ async def test_the_history_lists_opens_compares_and_deletes() -> None:
         assert isinstance(app.screen, CompareScreen)
         table = app.screen.query_one(DataTable)
         assert table.row_count == 8
-        assert "gamma 2" in str(app.screen.query_one("#compare-runs").render())
+        assert "γ 2" in str(app.screen.query_one("#compare-runs").render())
         await pilot.press("escape")
         await pilot.press("home", "space", "space")  # unmark both
         await pilot.press("end", "enter")
