@@ -53,7 +53,10 @@ class Location:
 
 def locate(source: str, progress: ReportProgress) -> Location:
     """Find a model and make its config and tokenizer files available; LoadError when there is no such model."""
-    path = Path(source).expanduser()
+    try:
+        path = Path(source).expanduser()
+    except RuntimeError:
+        raise LoadError(f"{source}: there is no such home folder.") from None
     if path.suffix.lower() == ".gguf":
         if not is_split(path) and not _is_there(path, source):
             raise LoadError(f"{source}: there is no such GGUF file.")

@@ -46,7 +46,7 @@ def is_there(path: Path) -> bool:
     """Whether anything has this name, also a link to nowhere; FileProblem where that may not be known."""
     try:
         os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: no file can have this name
         return False
     except OSError as error:
         raise FileProblem(f"cannot be read ({error.strerror})") from None

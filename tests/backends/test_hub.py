@@ -133,9 +133,25 @@ def test_what_is_neither_a_folder_nor_a_hub_id_is_named_so(source: str) -> None:
         hub.locate(source, silent)
 
 
-def test_a_missing_gguf_file_is_named_so() -> None:
+@pytest.mark.parametrize("source", ["nowhere/model.gguf", "half a\0.gguf", "\udcff.gguf"])
+def test_a_missing_gguf_file_is_named_so(source: str) -> None:
     with pytest.raises(LoadError, match="no such GGUF file"):
-        hub.locate("nowhere/model.gguf", silent)
+        hub.locate(source, silent)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("~nosuch/model", "~nosuch/model: there is no such home folder"),
+        ("~nosuch/model.gguf", "~nosuch/model.gguf: there is no such home folder"),
+        ("long" * 100, "longlong cannot be read (File name too long)"),
+        ("long" * 100 + ".gguf", "longlong.gguf cannot be read (File name too long)"),
+    ],
+)
+def test_a_path_that_cannot_be_followed_is_named_with_the_reason(source: str, said: str) -> None:
+    with pytest.raises(LoadError) as caught:
+        hub.locate(source, silent)
+    assert said in str(caught.value)
 
 
 def test_a_gguf_file_is_its_own_weights(tiny_gguf: Path) -> None:
