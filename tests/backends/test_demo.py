@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from tiny_gguf import write_tiny_gguf
 from tiny_transformers import tiny_tokenizer
 
+from specdec_tui import cli
 from specdec_tui.backends import demo, demo_convert, demo_download
 from specdec_tui.backends.loading import Pair
 from specdec_tui.backends.pair import LoadError, Progress
@@ -188,6 +189,15 @@ def test_an_unusable_cache_folder_is_named(tiny_demo: Path, monkeypatch: pytest.
     monkeypatch.setenv(demo.CACHE_VARIABLE, str(tiny_demo / "file" / "below"))
     with pytest.raises(LoadError, match="cannot be stored"):
         demo.target_folder(silent)
+
+
+def test_a_cache_in_a_home_that_is_none_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(demo.CACHE_VARIABLE, "~nosuch/cache")
+    assert cli.main(["models", "--device", "cpu"]) == 2
+    said = "specdec-tui: environment: SPECDEC_TUI_CACHE_DIR: '~nosuch/cache': there is no such home folder\n"
+    assert capsys.readouterr().err == said
 
 
 def test_another_user_may_read_all_of_a_cache_that_is_shared(tiny_demo: Path) -> None:
