@@ -13,13 +13,12 @@ from typing import Any
 
 from specdec_tui import __version__
 from specdec_tui.doors import output
+from specdec_tui.setting_kinds import SWITCH, format_value
 from specdec_tui.settings import (
-    SWITCH,
     ModelChoice,
     SettingError,
     Settings,
     flag_of,
-    format_value,
     parse_path,
     parse_speed,
     quoted,

@@ -23,6 +23,7 @@ from specdec_tui.decoding.records import (
     RunStarted,
     Step,
 )
+from specdec_tui.run_settings import from_the_model, rounds_of
 from specdec_tui.settings import STRATEGIES, ModelChoice, Settings, whole_characters
 from specdec_tui.strategy_run import (
     StrategyRun,
@@ -32,7 +33,6 @@ from specdec_tui.strategy_run import (
     interleaved,
     not_checkable,
     refused,
-    sampler_of,
     with_notices,
 )
 
@@ -154,7 +154,7 @@ class LocalEngine:
             with suppress(ValueError):  # told by the run
                 model, drafter = _parts(pair, name, settings, None)
                 capacity = min(room, model.context_length or room)
-                needs.append(need_of(model, drafter, **_round_settings(pair, settings), capacity=capacity))
+                needs.append(need_of(model, drafter, **rounds_of(pair, settings), capacity=capacity))
         if settings.schedule == "interleaved":
             return needs  # all of them at once, also the same one twice
         return list({need.key: need for need in needs}.values())
@@ -209,6 +209,7 @@ class LocalEngine:
         before = self._history[:-1] if again and self._last_turn_in_history else self._history
         try:
             given = pair.tokenizer.encode(prompt, before if settings.chat else (), settings.chat, cancelled)
+            rounds = rounds_of(pair, settings)
         except Stopped as at_work:
             for name in filter(settings.strategies.__contains__, STRATEGIES):
                 yield Step(name, RunStarted(name, 0, settings.gamma, settings.max_new_tokens))
@@ -223,7 +224,9 @@ class LocalEngine:
         if self._programs is not None and not (settings.capture and settings.cache):
             self._programs.give_up()
         runs = [
-            self._start(pair, name, given, settings, cancelled) for name in STRATEGIES if name in settings.strategies
+            self._start(pair, name, given, settings, rounds, cancelled)
+            for name in STRATEGIES
+            if name in settings.strategies
         ]
         answers: dict[str, str] = {}
         for step in interleaved(runs) if settings.schedule == "interleaved" else in_turn(runs):
@@ -231,7 +234,7 @@ class LocalEngine:
                 answers[step.strategy] = step.answer
             yield step
         stopped = cancelled()
-        yield from self._check(pair, ids, runs, settings, stopped)
+        yield from self._check(pair, ids, runs, settings, rounds, stopped)
         if settings.chat:
             self._remember(prompt, before, runs, answers)
         else:
@@ -239,7 +242,13 @@ class LocalEngine:
         yield Finished(cancelled=stopped)
 
     def _start(
-        self, pair: Pair, name: str, given: Prompt, settings: Settings, cancelled: Callable[[], bool]
+        self,
+        pair: Pair,
+        name: str,
+        given: Prompt,
+        settings: Settings,
+        rounds: dict[str, Any],
+        cancelled: Callable[[], bool],
     ) -> StrategyRun:
         from specdec_tui.backends.in_time import still_at_work
         from specdec_tui.decoding.loop import decode
@@ -267,9 +276,14 @@ class LocalEngine:
                 programs=self._programs if settings.capture else None,
                 warm_up=lambda: self._warm_up(pair, settings, cancelled),
                 insight=settings.insight,
-                **_round_settings(pair, settings),
+                **rounds,
             )
-        notices = [*info.notices, *given.notices, *([_SLOWED] if still_at_work() else [])]
+        notices = [
+            *info.notices,
+            *filter(None, [from_the_model(settings, pair.asked)]),
+            *given.notices,
+            *([_SLOWED] if still_at_work() else []),
+        ]
         return StrategyRun(
             name, with_notices(records, notices), pair.tokenizer, pair.tokenizer.stream(), given.text, cancelled
         )
@@ -296,13 +310,21 @@ class LocalEngine:
                 _warm_up(model, settings, cancelled)
 
     def _check(
-        self, pair: Pair, ids: list[int], runs: list[StrategyRun], settings: Settings, stopped: bool
+        self,
+        pair: Pair,
+        ids: list[int],
+        runs: list[StrategyRun],
+        settings: Settings,
+        rounds: dict[str, Any],
+        stopped: bool,
     ) -> Iterator[Checked]:
         """The lossless check of every run. A cancelled prompt is compared, but costs no further pass."""
         from specdec_tui.backends.errors import describe_error
+        from specdec_tui.decoding.ending import Ending
         from specdec_tui.decoding.lossless import check, near_tie_bound
 
         bound = near_tie_bound(pair.target.dtype)
+        ending = Ending(rounds["end_ids"], rounds["completes"])
         target = next((run for run in runs if run.strategy == "target" and run.ids and not run.failed), None)
         for run in sorted(runs, key=lambda run: run is not target):
             reference = None if run is target else target
@@ -314,7 +336,8 @@ class LocalEngine:
                         ids,
                         run.ids,
                         None if reference is None else reference.ids,
-                        sampler=sampler_of(settings),
+                        sampler=rounds["sampler"],
+                        controls=rounds["controls"],
                         rule=settings.rule,
                         seed=settings.seed,
                         bound=bound,
@@ -323,7 +346,7 @@ class LocalEngine:
                 except Exception as error:  # the runs are over: their text and figures must not be lost with it
                     detail = f"could not be checked: {describe_error(error)}"
                     lossless = Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail)
-                if reference is None and not ended_rightly(run, pair.end_ids, settings):
+                if reference is None and not ended_rightly(run, ending, ids, settings):
                     lossless = Lossless(LosslessStatus.DIFFERENT, detail="it did not end where it had to")
             lossless = as_far_as_it_went(run, lossless)
             if run is target and lossless.status is LosslessStatus.DIFFERENT:
@@ -371,13 +394,3 @@ def _parts(pair: Pair, name: str, settings: Settings, store: NgramStore | None) 
     model = pair.drafter if ROWS[name].runs_on == "drafter" else pair.target
     assert model is not None, "a strategy that runs on the drafter needs one"
     return model, drafter
-
-
-def _round_settings(pair: Pair, settings: Settings) -> dict[str, Any]:
-    """What decides the rounds of every strategy, and so the programs that play them."""
-    return {
-        "sampler": sampler_of(settings),
-        "rule": settings.rule,
-        "gamma": settings.gamma,
-        "end_ids": frozenset() if settings.ignore_eos else pair.end_ids,
-    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -18,6 +18,16 @@ import platformdirs
 
 from specdec_tui import variables
 from specdec_tui.doors.reading import is_null_device, read_text
+from specdec_tui.setting_kinds import (
+    BIASES,
+    SWITCH,
+    TEXTS,
+    Kind,
+    choice,
+    or_model,
+    real,
+    whole,
+)
 
 STRATEGIES = ("target", "drafter", "speculative", "ngram", "lookup")
 PROCESSORS = ("greedy", "multinomial", "topk", "nucleus", "topknucleus")
@@ -25,6 +35,10 @@ RULES = ("rejection", "coupled", "block", "skip-adjustment")
 QUANTIZATIONS = ("none", "int8", "int4")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 PRESET_NAMES = ("demo", "llama3.2", "gpt2", "qwen2.5", "smollm2")
+CONTROLS = (
+    *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram", "min_new_tokens"),
+    *("bad_words", "logit_bias", "stop_strings"),
+)
 THEMES = ("specdec-dark", "specdec-light", "specdec-colour-blind")
 
 LONGEST_CONFIG = 16 * 1024
@@ -34,57 +48,6 @@ _SHOWN = 60  # characters of a bad value in a message
 
 class SettingError(ValueError):
     """A bad value: the message says what is wrong and what is allowed, in one line."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """How one setting is read from text: `parse` raises ValueError, `allowed` says what it takes."""
-
-    parse: Callable[[str], Any]
-    allowed: str
-    choices: tuple[str, ...] = ()
-
-
-def _whole(low: int, high: int, allowed: str = "") -> Kind:
-    def parse(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise ValueError
-        return value
-
-    return Kind(parse, allowed or f"a whole number from {low} to {high}")
-
-
-def _real(low: float, high: float, *, above: bool = False) -> Kind:
-    def parse(text: str) -> float:
-        value = float(text)
-        if not low <= value <= high or (above and value == low):
-            raise ValueError
-        return value
-
-    return Kind(parse, f"a number {'above' if above else 'from'} {low:g} {'up ' if above else ''}to {high:g}")
-
-
-def _choice(*names: str) -> Kind:
-    def parse(text: str) -> str:
-        value = text.strip().lower()
-        if value not in names:
-            raise ValueError
-        return value
-
-    return Kind(parse, "one of " + ", ".join(filter(None, names)), names)
-
-
-def _parse_switch(text: str) -> bool:
-    value = text.strip().lower()
-    if value in ("on", "true", "yes", "1"):
-        return True
-    if value in ("off", "false", "no", "0"):
-        return False
-    raise ValueError
-
-
-SWITCH = Kind(_parse_switch, "on or off", ("on", "off"))
 
 
 def _parse_strategies(text: str) -> tuple[str, ...]:
@@ -114,19 +77,39 @@ def _setting(default: Any, kind: Kind, help: str, **extra: Any) -> Any:
 class Settings:
     """What applies from one prompt to the next, without loading a model again."""
 
-    gamma: int = _setting(4, _whole(0, 32), "draft tokens per round (γ)")
-    max_new_tokens: int = _setting(128, _whole(1, 32768), "most new tokens", palette="length")
-    processor: str = _setting("greedy", _choice(*PROCESSORS), "how the next token is drawn")
-    temperature: float = _setting(0.7, _real(0, 5), "sampling temperature (0 is greedy)")
-    top_k: int = _setting(50, _whole(0, 1_000_000), "keep the k most probable tokens (0: all)")
-    top_p: float = _setting(0.9, _real(0, 1, above=True), "keep the smallest set of this probability")
-    seed: int = _setting(
-        42, _whole(0, 2**63 - 1, "a whole number from 0 up, below 2^63"), "random seed, the same for every strategy"
+    gamma: int = _setting(4, whole(0, 32), "draft tokens per round (γ)")
+    max_new_tokens: int = _setting(128, whole(1, 32768), "most new tokens", palette="length")
+    processor: str = _setting("greedy", choice(*PROCESSORS), "how the next token is drawn")
+    temperature: float = _setting(0.7, real(0, 5), "sampling temperature (0 is greedy)")
+    top_k: int = _setting(50, whole(0, 1_000_000), "keep the k most probable tokens (0: all)")
+    top_p: float = _setting(0.9, real(0, 1, above=True), "keep the smallest set of this probability")
+    min_p: float | None = _setting(
+        None, or_model(real(0, 1)), "keep tokens at least this share as probable as the best (0: all)"
     )
-    rule: str = _setting("rejection", _choice(*RULES), "verification rule (skip-adjustment is lossy)")
+    typical_p: float | None = _setting(
+        None, or_model(real(0, 1, above=True)), "keep the most typical set of this probability (1: all)"
+    )
+    seed: int = _setting(
+        42, whole(0, 2**63 - 1, "a whole number from 0 up, below 2^63"), "random seed, the same for every strategy"
+    )
+    repetition_penalty: float | None = _setting(
+        None, or_model(real(0, 10, above=True)), "divide the logits of tokens that the text has (1: off)"
+    )
+    presence_penalty: float = _setting(0.0, real(-2, 2), "take this from the logits of tokens that the answer has")
+    frequency_penalty: float = _setting(0.0, real(-2, 2), "the same, for every time that it has them")
+    no_repeat_ngram: int | None = _setting(
+        None, or_model(whole(0, 1000)), "no so many tokens come twice in a row (0: off)"
+    )
+    min_new_tokens: int | None = _setting(None, or_model(whole(0, 32768)), "no end before so many new tokens")
+    bad_words: tuple[str, ...] | None = _setting(None, or_model(TEXTS), "texts that must not be written")
+    logit_bias: tuple[tuple[int, float], ...] | None = _setting(
+        None, or_model(BIASES), "make tokens more or less likely"
+    )
+    stop_strings: tuple[str, ...] | None = _setting(None, or_model(TEXTS), "texts at which an answer ends")
+    rule: str = _setting("rejection", choice(*RULES), "verification rule (skip-adjustment is lossy)")
     schedule: str = _setting(
         "interleaved",
-        _choice("sequential", "interleaved"),
+        choice("sequential", "interleaved"),
         "strategies one after another, or round by round (their ratios survive a busy machine)",
     )
     strategies: tuple[str, ...] = _setting(
@@ -135,12 +118,12 @@ class Settings:
         "the strategies to run",
     )
     ngram_storage: str = _setting(
-        "basic", _choice("basic", "onelevel"), "n-gram contexts: n-1 down to 1 tokens, or exactly n-1"
+        "basic", choice("basic", "onelevel"), "n-gram contexts: n-1 down to 1 tokens, or exactly n-1"
     )
-    ngram_order: int = _setting(3, _whole(2, 16), "n of the n-gram storage and of prompt look-up")
-    top_k_filler: int = _setting(3, _whole(0, 50), "also store the top target tokens of each position (0, 1: off)")
+    ngram_order: int = _setting(3, whole(2, 16), "n of the n-gram storage and of prompt look-up")
+    top_k_filler: int = _setting(3, whole(0, 50), "also store the top target tokens of each position (0, 1: off)")
     ngram_unknown: str = _setting(
-        "stop", _choice("stop", "drafter"), "at an unknown n-gram context: stop drafting, or ask the drafter model"
+        "stop", choice("stop", "drafter"), "at an unknown n-gram context: stop drafting, or ask the drafter model"
     )
     reset_in_between: bool = _setting(True, SWITCH, "forget the n-gram storage between prompts")
     cache: bool = _setting(True, SWITCH, "keep keys and values (off recomputes everything)")
@@ -149,21 +132,21 @@ class Settings:
     ignore_eos: bool = _setting(False, SWITCH, "go on behind end tokens, for equal lengths")
     insight: bool = _setting(True, SWITCH, "record entropies and alternatives, with the clock paused")
     record: bool = _setting(True, SWITCH, "keep runs as traces, and prompts, in the user's data folder")
-    theme: str = _setting("specdec-dark", _choice(*THEMES), "colours of the app")
+    theme: str = _setting("specdec-dark", choice(*THEMES), "colours of the app")
 
 
 @dataclass(frozen=True)
 class ModelChoice:
     """Which pair to load, and how."""
 
-    preset: str = _setting("demo", _choice(*PRESET_NAMES), "built-in pair")
+    preset: str = _setting("demo", choice(*PRESET_NAMES), "built-in pair")
     target: str = _setting("", Kind(_parse_text, "a hub id, a folder or a GGUF file"), "target model")
     drafter: str = _setting("", Kind(_parse_text, "a hub id, a folder, a GGUF file, or 'none'"), "drafter model")
     device: str = _setting("auto", Kind(_parse_device, "auto, cpu, cuda or cuda:N", ("auto", "cpu", "cuda")), "device")
-    dtype: str = _setting("auto", _choice(*DTYPES), "data type of the weights")
-    quantize: str = _setting("", _choice("", *QUANTIZATIONS), "quantization of both models")
-    target_quantize: str = _setting("", _choice("", *QUANTIZATIONS), "quantization of the target")
-    drafter_quantize: str = _setting("", _choice("", *QUANTIZATIONS), "quantization of the drafter")
+    dtype: str = _setting("auto", choice(*DTYPES), "data type of the weights")
+    quantize: str = _setting("", choice("", *QUANTIZATIONS), "quantization of both models")
+    target_quantize: str = _setting("", choice("", *QUANTIZATIONS), "quantization of the target")
+    drafter_quantize: str = _setting("", choice("", *QUANTIZATIONS), "quantization of the drafter")
 
 
 FIELDS = {f.name: f for cls in (Settings, ModelChoice) for f in fields(cls)}
@@ -257,15 +240,6 @@ def whole_characters(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def format_value(value: Any) -> str:
-    """The text that `parse_value` reads back to `value`."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
-
-
 def config_file() -> Path:
     """The user's config file (TOML); `SPECDEC_TUI_CONFIG` names another."""
     named = os.environ.get(variables.PREFIX + "CONFIG")
@@ -298,7 +272,7 @@ def _read_config(path: Path) -> tuple[dict[str, str], list[str]]:
             name = name_of(word)
             if isinstance(value, dict):
                 raise SettingError(f"{flag_of(name)}: a table is not valid: give a value")
-            found[name] = ",".join(map(str, value)) if isinstance(value, list) else format_value(value)
+            found[name] = FIELDS[name].metadata["kind"].written(value)
         except SettingError as error:
             problems.append(f"{error} (in {path})")
         except (ValueError, RecursionError):  # numbers of thousands of digits have no text

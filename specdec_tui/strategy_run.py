@@ -24,11 +24,12 @@ from specdec_tui.decoding.records import (
     Token,
     tokens_of,
 )
+from specdec_tui.run_settings import sampler_of
 from specdec_tui.settings import Settings
 
 if TYPE_CHECKING:
     from specdec_tui.backends.tokenizer import IncrementalText, PromptTokenizer
-    from specdec_tui.decoding.sampling import Sampler
+    from specdec_tui.decoding.ending import Ending
 
 
 @dataclass
@@ -187,16 +188,14 @@ def as_far_as_it_went(run: StrategyRun, lossless: Lossless) -> Lossless:
     return Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail)
 
 
-def ended_rightly(run: StrategyRun, end_ids: frozenset[int], settings: Settings) -> bool:
-    """Whether a run ended at its first end token or, without one, at its full length."""
-    ends = [] if settings.ignore_eos else [index for index, token in enumerate(run.ids) if token in end_ids]
+def ended_rightly(run: StrategyRun, ending: Ending, prompt: Sequence[int], settings: Settings) -> bool:
+    """Whether a run ended at its first end or, without one, at its full length."""
+    text, ends = list(prompt), []
+    for index, token in enumerate(run.ids):
+        text.append(token)
+        if ending.at(text):
+            ends.append(index)
     if run.end is not None and run.end.reason is EndReason.END_TOKEN:
         return ends == [len(run.ids) - 1]
     full = run.end is None or run.end.reason is not EndReason.LENGTH or len(run.ids) == settings.max_new_tokens
     return full and not ends
-
-
-def sampler_of(settings: Settings) -> Sampler:
-    from specdec_tui.decoding.sampling import Sampler
-
-    return Sampler(settings.processor, settings.temperature, settings.top_k, settings.top_p)

@@ -18,10 +18,12 @@ LAYERS = [
     {"tui", "doctor", "catalogue"},
     {"session"},
     {"strategy_run"},
+    {"run_settings"},
     {"traces", "benchmark"},
     {"decoding"},
     {"backends"},
-    {"settings", "variables", "data_folder", "glossary", ""},
+    {"settings", "data_folder", "glossary", ""},
+    {"setting_kinds", "variables"},
     {"doors"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -125,6 +125,7 @@ class TinyPair:
         self.tokenizer = Letters()
         self.end_ids = frozenset({END})
         self.shared_ids = None
+        self.asked: dict[str, object] = {}
         model = ModelInfo("tiny", "cpu", "float32", "none", 1, 4, 200)
         self.info = PairInfo(model, model if drafter else None, True)
 

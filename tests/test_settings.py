@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from specdec_tui.setting_kinds import format_value
 from specdec_tui.settings import (
     FIELDS,
     ModelChoice,
     SettingError,
     Settings,
-    format_value,
     name_of,
     parse_processor,
     parse_value,

@@ -1,8 +1,8 @@
-"""What a model's files ask of `generate` and is not done here: fields with their values, to be said.
+"""What a model's files ask of `generate`: fields with their values, to be done or to be said.
 
 A generation config may change which tokens `generate` takes: penalties, forbidden and forced tokens,
-least lengths, other searches. Here a model's logits are taken as they are, under the user's own
-settings; so what these fields ask is left out, and whoever compares with `generate` must know it.
+least lengths, other searches. What there is a setting for is done (`generation_asks`); the others are left
+out, and whoever compares with `generate` must know it.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _LARGEST = 1 << 20  # bytes of a file that is read
 _MOST_IDS, _LONGEST, _DEEPEST = 64, 200, 3
 
 
-def not_applied(folder: Path, loaded: PreTrainedModel) -> dict[str, Any]:
-    """The fields that ask for something, each with its value, in JSON's types; empty where none does.
+def asked_of_generate(folder: Path, loaded: PreTrainedModel) -> dict[str, Any]:
+    """The fields that ask for something, each with its value as it stands there; empty where none does.
 
     Of `generation_config.json`, else of what transformers made of the files, else of the old place for
     them, the config itself: a field of a later one counts where the earlier ones do not have it.
@@ -82,15 +82,15 @@ def not_applied(folder: Path, loaded: PreTrainedModel) -> dict[str, Any]:
         asked |= {name: found[name] for name, neutral in _OF_BEAMS.items() if not _is_neutral(found.get(name), neutral)}
     if found.get("cache_implementation") == "quantized":  # other keys and values than were computed
         asked["cache_implementation"] = "quantized"
-    return {name: _told(value) for name, value in asked.items()}
+    return asked
 
 
-def not_applied_of_gguf(header: GgufHeader) -> dict[str, Any]:
+def asked_of_gguf(header: GgufHeader) -> dict[str, Any]:
     """What a GGUF file asks of a sampler (`general.sampling.*`), by field."""
     prefix = "general.sampling."
     asked = {key.removeprefix(prefix): value for key, value in header.numbers.items() if key.startswith(prefix)}
     return {
-        name: _told(value)
+        name: value
         for name, value in asked.items()
         if name not in _USERS_OWN and not _is_neutral(value, _NEUTRAL_GGUF.get(name, (0,)))
     }
@@ -102,8 +102,8 @@ def _is_neutral(value: Any, neutral: tuple[float, ...]) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value in neutral
 
 
-def _told(value: Any) -> Any:
-    """A value as a report may hold it: as it is where it is short, shallow and a number all through; else its text."""
+def told(value: Any) -> Any:
+    """A value as a report may hold it: as it is where it is short, shallow and all of JSON's numbers; else its text."""
     if isinstance(value, list) and len(value) <= _MOST_IDS and all(type(part) is int for part in value):
         return value
     text = value if isinstance(value, str) else json.dumps(value, default=str)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
@@ -18,12 +19,13 @@ from specdec_tui.backends.description import ModelDescription, describe
 from specdec_tui.backends.end_tokens import end_ids, ends_elsewhere
 from specdec_tui.backends.errors import first_line, is_out_of_memory, panics_raise, plainly
 from specdec_tui.backends.generate_probe import Inputs
+from specdec_tui.backends.generation_asks import settings_asked
 from specdec_tui.backends.lean_model import LeanModel, agrees, fits, why_not
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.backends.presets import ModelSpec, resolve
 from specdec_tui.backends.quiet import Heart, between_compilations, quiet
 from specdec_tui.backends.tokenizer import PromptTokenizer, chance_of
-from specdec_tui.backends.weights import check_quantization, info_of, load_weights, resolve_dtype
+from specdec_tui.backends.weights import asked_by, check_quantization, info_of, load_weights, resolve_dtype
 from specdec_tui.settings import ModelChoice
 
 _TRIAL = 40  # tokens
@@ -32,7 +34,11 @@ _NO_MEMORY = "Not enough memory:"
 
 @dataclass(frozen=True)
 class Pair:
-    """A loaded pair. `shared_ids`: bool [target vocabulary], False for ids that no draft may have; None: no such id."""
+    """A loaded pair.
+
+    `shared_ids`: bool [target vocabulary], False for ids that no draft may have; None: no such id. `asked`: what the
+    target's files ask of a text, by setting.
+    """
 
     target: TransformersModel | LeanModel
     drafter: TransformersModel | LeanModel | None
@@ -40,6 +46,7 @@ class Pair:
     end_ids: frozenset[int]
     shared_ids: torch.Tensor | None
     info: PairInfo
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_pair(choice: ModelChoice, progress: ReportProgress) -> Pair:
@@ -89,6 +96,8 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
 
     loaded: list[TransformersModel | LeanModel] = []
     ends: frozenset[int] = frozenset()
+    asked: dict[str, Any] = {}
+    applied: frozenset[str] = frozenset()
     infos: list[ModelInfo] = []
     models = [_with_weights(model, progress) for model in models]
     for model, need in zip(models, needs, strict=True):
@@ -116,7 +125,11 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
                 told = ends_elsewhere(model.spec.name, weights, ends)
             plain = TransformersModel(weights)
             told += _of_inputs(model.spec.name, weights.config.model_type, plain.inputs)
-            info = info_of(model, weights, need.parameters, context, (*caveats, *told))
+            asks = asked_by(model, weights)
+            if index == 0 and model.location.gguf_file is None:
+                asked, applied = settings_asked(asks)
+            done = applied if index == 0 else ()
+            info = info_of(model, weights, need.parameters, context, (*caveats, *told), asked=asks, applied=done)
             again = partial(_load_again, model, dtype, place)
             runnable, note = _runnable(weights, plain, again, model.spec.name, heart)
             notes += [note] if note else []
@@ -135,6 +148,7 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
         end_ids=ends,
         shared_ids=None if mask is None else mask.to(loaded[0].device),
         info=PairInfo(infos[0], drafter_info, tokenizer.has_chat_template, tuple(notes)),
+        asked=asked,
     )
 
 

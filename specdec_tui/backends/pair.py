@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from specdec_tui.backends.generation_asks import told_by_setting
 from specdec_tui.doors.characters import one_line
 
 
@@ -48,7 +49,8 @@ class ModelInfo:
     """One loaded model: `memory_bytes` is what its weights take, `context_length` None when unbounded.
 
     `dtype` is what it computes in, `held_dtype` what its weights are held in where that is another.
-    `generation_config_not_applied`: what its files ask of `generate` and is not done, by field; `caveats`:
+    `generation_config_applied` and `generation_config_not_applied`: what its files ask of `generate` and is done
+    unless a setting says otherwise, and what is not, by field; `caveats`:
     sentences on what else its files hold that is not used.
     """
 
@@ -62,6 +64,7 @@ class ModelInfo:
     held_dtype: str = ""
     caveats: tuple[str, ...] = ()
     generation_config_not_applied: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    generation_config_applied: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def precision(self) -> str:
@@ -74,6 +77,11 @@ class ModelInfo:
     def notices(self) -> tuple[str, ...]:
         """What a reader of its texts must know."""
         return (*self.caveats, self.not_applied) if self.not_applied else self.caveats
+
+    @property
+    def asks(self) -> Mapping[str, str]:
+        """What its generation config asks for and settings at `auto` do, by setting, in words."""
+        return told_by_setting(self.generation_config_applied)
 
     @property
     def not_applied(self) -> str:

@@ -14,6 +14,7 @@ from specdec_tui.backends import growth, in_time
 from specdec_tui.backends.byte_fallback import REPLACEMENT, decode, may_take_long
 from specdec_tui.backends.chat_template import Turn, apply_template
 from specdec_tui.backends.errors import in_words, panics_raise
+from specdec_tui.backends.stop_strings import StopStrings
 from specdec_tui.doors.characters import named, one_line
 
 _NAMED = 5  # tokens that a notice names
@@ -245,6 +246,15 @@ class PromptTokenizer:
                 alone = self.decode([token])
                 self._pieces[token] = self.decode([token, token])[len(alone) :]
         return self._pieces[token]
+
+    def completes(self, stops: Sequence[str]) -> StopStrings:
+        """Where one of these strings ends a text."""
+        return StopStrings(self.tokenizer, stops)
+
+    def ids_of_word(self, word: str) -> list[list[int]]:
+        """The ids that a text can be written as, at the beginning of a line and behind a space."""
+        found = [self._ids(text, add_special_tokens=False) for text in (word, f" {word}")]
+        return [ids for index, ids in enumerate(found) if ids and ids not in found[:index]]
 
     def stream(self) -> IncrementalText:
         """Text for a new sequence of ids."""

@@ -7,7 +7,7 @@ import pickle
 import re
 import struct
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedMod
 from specdec_tui.backends import hub
 from specdec_tui.backends.description import ModelDescription
 from specdec_tui.backends.errors import first_line, in_words, plainly
-from specdec_tui.backends.generation_fields import not_applied, not_applied_of_gguf
+from specdec_tui.backends.generation_fields import asked_of_generate, asked_of_gguf, told
 from specdec_tui.backends.gguf_header import read_header
 from specdec_tui.backends.memory import Placement
 from specdec_tui.backends.pair import LoadError, ModelInfo
@@ -229,14 +229,24 @@ def _why_not_loaded(error: Exception) -> str:
     return in_words(error, "its files are damaged, or do not belong to its config")
 
 
+def asked_by(model: ModelDescription, loaded: PreTrainedModel) -> dict[str, Any]:
+    """What a model's files ask of `generate`, by field."""
+    if model.location.gguf_file is not None:
+        return asked_of_gguf(read_header(model.location.folder / model.location.gguf_file))
+    return asked_of_generate(model.location.folder, loaded)
+
+
 def info_of(
     model: ModelDescription,
     loaded: PreTrainedModel,
     parameters: int,
     context_length: int | None,
     caveats: tuple[str, ...] = (),
+    *,
+    asked: Mapping[str, Any],
+    applied: Collection[str] = (),
 ) -> ModelInfo:
-    """What was really loaded."""
+    """What was really loaded. `asked`: fields of its generation config, of which `applied` ones are done."""
     places = sorted({str(place) for place in (getattr(loaded, "hf_device_map", None) or {}).values()})
     device = "+".join(f"cuda:{place}" if place.isdigit() else place for place in places) or str(loaded.device)
     return ModelInfo(
@@ -248,7 +258,6 @@ def info_of(
         memory_bytes=loaded.get_memory_footprint(),
         context_length=context_length,
         caveats=caveats,
-        generation_config_not_applied=not_applied(model.location.folder, loaded)
-        if model.location.gguf_file is None
-        else not_applied_of_gguf(read_header(model.location.folder / model.location.gguf_file)),
+        generation_config_applied={name: told(value) for name, value in asked.items() if name in applied},
+        generation_config_not_applied={name: told(value) for name, value in asked.items() if name not in applied},
     )

@@ -11,8 +11,10 @@ import torch
 
 from specdec_tui.backends.errors import first_line, is_out_of_memory
 from specdec_tui.backends.model import CausalModel, StaticModel, StaticSequence, bucket
+from specdec_tui.decoding.controls import NO_CONTROLS, Controls
 from specdec_tui.decoding.device_round import DeviceRound, Mark, Plan, RoundResult, host_mark
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter, Proposal
+from specdec_tui.decoding.ending import Completes, nowhere
 from specdec_tui.decoding.records import Capturing, Notice, PrefillDone, Record, RunEnded, Status
 from specdec_tui.decoding.rules import Verdict
 from specdec_tui.decoding.run import Run
@@ -56,9 +58,15 @@ def need_of(
     rule: str,
     gamma: int,
     end_ids: frozenset[int],
+    completes: Completes = nowhere,
+    controls: Controls = NO_CONTROLS,
     capacity: int,
 ) -> Need:
     """What a run needs whose text grows to `capacity` tokens. ValueError with the reason where there is no program."""
+    if controls.asked:
+        raise ValueError(f"{controls.asked[0].replace('_', ' ')} asks what stands before each token")
+    if completes is not nowhere:
+        raise ValueError("stop strings are looked for in the text")
     own = drafter if isinstance(drafter, ModelDrafter) and gamma else None
     model = None if own is None else own.model
     if drafter is not None and drafter.needs_rows and gamma and model is None:
@@ -191,7 +199,9 @@ class DeviceRun(Run):
             sampler=self.sampler,
             rule=self.rule_name,
             gamma=self.gamma,
-            end_ids=self.end_ids,
+            end_ids=self.ending.ids,
+            completes=self.ending.completes,
+            controls=self.controls,
             capacity=len(self.ids) + self.room,
         )
 
@@ -301,7 +311,7 @@ class DeviceRun(Run):
             rows = list(played.rows[: len(drafts)])
         proposal = Proposal(drafts, rows)
         yield from self._proposed(number, proposal)
-        ended = bool(drafts) and result.accepted == len(drafts) and drafts[-1] in self.end_ids
+        ended = bool(drafts) and result.accepted == len(drafts) and drafts[-1] in self.ending.ids
         p, q, *rest = result.numbers
         acceptance, draws = ([None if math.isnan(value) else value for value in numbers] for numbers in rest)
         verdict = Verdict(result.accepted, None if ended else result.emitted, p, q, acceptance, draws)

@@ -9,6 +9,8 @@ from typing import Protocol
 import torch
 
 from specdec_tui.backends.model import CausalModel, ModelContext
+from specdec_tui.decoding.controls import Controls
+from specdec_tui.decoding.ending import Ending
 from specdec_tui.decoding.rules import Rule
 from specdec_tui.decoding.sampling import Dice, Sampler
 
@@ -28,10 +30,12 @@ class Proposal:
         self.ids.append(token)
         self.rows.append(row)
 
-    def cut_after(self, end_ids: frozenset[int]) -> None:
-        """Drop what follows the first end token: it could never be part of the text."""
+    def cut(self, ending: Ending, text: Sequence[int]) -> None:
+        """Drop what follows the first end of `text` and the drafts: it could never be part of it."""
+        grown = list(text)
         for index, token in enumerate(self.ids):
-            if token in end_ids:
+            grown.append(token)
+            if ending.at(grown):
                 del self.ids[index + 1 :], self.rows[index + 1 :]
                 return
 
@@ -46,6 +50,7 @@ class DraftSetup:
     end_ids: frozenset[int]
     capacity: int
     use_cache: bool = True
+    controls: Controls = field(default_factory=Controls)
 
 
 class Drafter(Protocol):
@@ -99,6 +104,7 @@ class ModelDrafter:
         self._unshared = None if shared_ids is None else ~shared_ids.to(model.device)
         self._context: ModelContext | None = None
         self._setup: DraftSetup | None = None
+        self._prompt = 0  # tokens
         self._notice = ""
 
     @property
@@ -108,7 +114,7 @@ class ModelDrafter:
     def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
         limit = self.model.context_length
         capacity = setup.capacity if limit is None else min(setup.capacity, limit)
-        self._setup = setup
+        self._setup, self._prompt = setup, len(ids)
         self._notice = ""
         self._context = self.model.open(use_cache=setup.use_cache, capacity=capacity)
         if limit is None or len(ids) <= limit:
@@ -139,6 +145,7 @@ class ModelDrafter:
         self.rewind(len(text) - 1)  # the last token is always fed: its logits are what is asked for
         fresh = text[self._context.length :]
         logits = self.fit(self._context.extend(self._known(fresh), keep=1)[0])
+        logits = self._running.controls.apply(logits[None], text, self._prompt)[0]
         sampler = self._running.sampler
         row = logits if sampler.is_greedy else sampler.probabilities(logits)
         return self._running.rule.draw(row, position, self._running.dice), row

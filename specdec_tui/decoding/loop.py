@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from specdec_tui.backends.errors import describe_error
 from specdec_tui.backends.model import CausalModel
+from specdec_tui.decoding.controls import NO_CONTROLS, Controls
 from specdec_tui.decoding.device_run import DeviceRun, Programs
 from specdec_tui.decoding.drafters import Drafter
+from specdec_tui.decoding.ending import Completes, Ending, nowhere
 from specdec_tui.decoding.records import EndReason, Record, RunEnded, RunStarted
 from specdec_tui.decoding.rules import rule_for
 from specdec_tui.decoding.run import Run, nothing
@@ -30,6 +32,8 @@ def decode(
     gamma: int = 4,
     max_new_tokens: int = 128,
     end_ids: frozenset[int] = frozenset(),
+    completes: Completes = nowhere,
+    controls: Controls = NO_CONTROLS,
     seed: int = 0,
     use_cache: bool = True,
     insight: bool = False,
@@ -41,6 +45,7 @@ def decode(
     """Run one strategy on a prompt and yield its records, `RunEnded` always last.
 
     `cancelled` is asked before the prefill, between pieces of a long prompt, and between rounds.
+    `completes` says where a stop string ends the text, and `controls` change logits by the text so far.
     Whatever a model raises becomes `RunEnded(ERROR)`. `insight` adds entropies and alternatives
     without changing any token. Text and figures belong to the same seed on every device; the clock
     is only running while this loop computes, not while the consumer holds a record. With `programs`
@@ -50,7 +55,8 @@ def decode(
     yield RunStarted(strategy, len(prompt_ids), gamma, max_new_tokens)
     try:
         chance = (rule_for(rule, sampler), Dice(seed, target.vocab_size, target.device))
-        parts = (target, drafter, sampler, *chance, gamma, max_new_tokens, end_ids, insight, clock)
+        ending = Ending(end_ids, completes)
+        parts = (target, drafter, sampler, *chance, gamma, max_new_tokens, ending, controls, insight, clock)
         run = Run(*parts, warm_up=warm_up)
         if programs is not None:
             run = DeviceRun(*parts, warm_up=warm_up, programs=programs, rule_name=rule, seed=seed)

@@ -8,11 +8,13 @@ then be a near-tie of the target's own first choice, and that is what teacher fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import inf, isfinite, isnan, nan
+from dataclasses import replace
+from math import inf, isfinite, isnan, log, nan
 
 import torch
 
 from specdec_tui.backends.model import CausalModel, Referenced, Rounding
+from specdec_tui.decoding.controls import NO_CONTROLS, Controls
 from specdec_tui.decoding.records import Lossless, LosslessStatus, first_difference
 from specdec_tui.decoding.sampling import PositionNoise, Sampler, best_ids
 
@@ -45,6 +47,7 @@ def check(
     seed: int,
     bound: float,
     cut_short: bool = False,
+    controls: Controls = NO_CONTROLS,
 ) -> Lossless:
     """Compare a run's new tokens `ids` with the target's own.
 
@@ -68,7 +71,8 @@ def check(
             return Lossless(LosslessStatus.IDENTICAL)
 
     def compared(bound: float) -> Lossless:
-        gaps = _gaps(_rows(target, prompt_ids, ids, sampler, seed), ids, reference_ids, divergence, bound)
+        rows = _rows(target, prompt_ids, ids, sampler, seed, controls)
+        gaps = _gaps(rows, ids, reference_ids, divergence, bound)
         return _verdict(divergence, gaps, bound, len(ids), reference_ids)
 
     found = compared(bound)
@@ -167,6 +171,10 @@ class _KeptSet:
             possibly = int((self._ranked >= last_in - abs(slack)).sum())
             exactly = int((self._ranked >= last_in).sum())  # what ties with the last one in is in
             inside = ranks < (surely if slack > 0 else possibly if slack < 0 else exactly)
+        if self._sampler.uses_min_p:
+            inside &= self._ranked[0] - values + slack <= -log(self._sampler.min_p) * self._sampler.temperature
+        if self._sampler.uses_typical_p:
+            inside &= self._typical(slack)[ranks]
         if not self._sampler.uses_top_p:
             return inside
         before, own = self._mass_before, self._mass_before[ranks + 1] - self._mass_before[ranks]
@@ -178,6 +186,16 @@ class _KeptSet:
             rest = torch.maximum(before[surely] - higher, own)
         odds = torch.tensor(self._sampler.top_p, dtype=torch.float64).logit()
         return inside & ((higher <= 0) | (higher.log() - rest.log() + slack / self._sampler.temperature < odds))
+
+    def _typical(self, slack: float) -> torch.Tensor:
+        """Bool [V], by rank: in the set of typical-p. Logits off by x move surprise and entropy by 2x/T each."""
+        rows = replace(self._sampler, typical_p=1.0).probabilities(self._ranked.float(), whole=True).double()
+        surprise = -rows.log()
+        apart = (surprise - (surprise.nan_to_num(posinf=0.0) * rows).sum()).abs()
+        near, order = apart.sort(stable=True)
+        last = int((rows[order].cumsum(0) < self._sampler.typical_p).sum())
+        edge = near[min(last, len(near) - 1)]
+        return apart + 4 * slack / self._sampler.temperature <= edge
 
     def distance(self, token: int) -> float:
         """By how much logits must be off for a token to be in the set: 0 if it is, infinite if it has no chance."""
@@ -193,12 +211,19 @@ class _KeptSet:
 
 
 def _rows(
-    target: CausalModel, prompt_ids: Sequence[int], ids: Sequence[int], sampler: Sampler, seed: int
+    target: CausalModel,
+    prompt_ids: Sequence[int],
+    ids: Sequence[int],
+    sampler: Sampler,
+    seed: int,
+    controls: Controls,
 ) -> Iterator[_Row]:
     """One row per new token, of passes that are fed the run's own tokens."""
+    text, prompt = [*prompt_ids, *ids], len(prompt_ids)
     noise = PositionNoise(seed, target.vocab_size, target.device)
     own = target.reference(prompt_ids, ids) if isinstance(target, Referenced) else _recomputed(target, prompt_ids, ids)
-    for position, row in enumerate(own):
+    for position, logits in enumerate(own):
+        row = controls.apply(logits[None], text[: prompt + position], prompt)[0]
         yield _Row(row) if sampler.is_greedy else _coupled_row(row, sampler, noise.at(position))
 
 
@@ -215,6 +240,6 @@ def _recomputed(target: CausalModel, prompt_ids: Sequence[int], ids: Sequence[in
 
 
 def _coupled_row(logits: torch.Tensor, sampler: Sampler, noise: torch.Tensor) -> _Row:
-    kept = _KeptSet(logits, sampler) if sampler.uses_top_k or sampler.uses_top_p else None
+    kept = _KeptSet(logits, sampler) if sampler.narrows else None
     # T·(logits/T + g): the coupled draw's argmax, in units of logits.
     return _Row(logits - sampler.temperature * noise.log(), kept)

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from specdec_tui.backends.model import CausalModel, Expecting, ModelContext
+from specdec_tui.decoding.controls import Controls
 from specdec_tui.decoding.drafters import Drafter, DraftSetup, Proposal
+from specdec_tui.decoding.ending import Ending
 from specdec_tui.decoding.insight import insights, with_residual
 from specdec_tui.decoding.records import (
     DraftsProposed,
@@ -57,7 +59,8 @@ class Run:
     dice: Dice
     gamma: int
     max_new_tokens: int
-    end_ids: frozenset[int]
+    ending: Ending
+    controls: Controls
     insight: bool
     clock: Callable[[], float]
     ids: list[int] = field(default_factory=list)
@@ -128,7 +131,7 @@ class Run:
         return left if limit is None else min(left, limit - len(self.ids))
 
     def _end(self, cancelled: Callable[[], bool]) -> RunEnded | None:
-        if self.position and self.ids[-1] in self.end_ids:
+        if self.position and self.ending.at(self.ids):
             return RunEnded(EndReason.END_TOKEN)
         if self.position >= self.max_new_tokens:
             return RunEnded(EndReason.LENGTH)
@@ -173,7 +176,7 @@ class Run:
         return context.extend(ids[last:], keep=1)
 
     def _setup(self, capacity: int, use_cache: bool) -> DraftSetup:
-        return DraftSetup(self.sampler, self.rule, self.dice, self.end_ids, capacity, use_cache)
+        return DraftSetup(self.sampler, self.rule, self.dice, self.ending.ids, capacity, use_cache, self.controls)
 
     def _propose(self) -> tuple[Proposal, float]:
         most = min(self.gamma, self.room - 1)
@@ -183,7 +186,7 @@ class Run:
         proposal = self.drafter.propose(self.ids, most, self.position)
         self.drafter.synchronize()
         seconds = self.clock() - begin
-        proposal.cut_after(self.end_ids)
+        proposal.cut(self.ending, self.ids)
         return proposal, seconds
 
     def _verify(self, number: int, proposal: Proposal, draft_seconds: float) -> RoundVerified:
@@ -194,7 +197,7 @@ class Run:
         logits = rows_of(context, [self.ids[-1], *drafts])
         self.target.synchronize()
         verified = self.clock()
-        scores = self._scores(logits)
+        scores = self._scores(logits, drafts)
         verdict = self._judge(proposal, scores)
         if verdict.accepted < len(drafts):
             context.rewind(kept_length(base, verdict.accepted))
@@ -232,7 +235,7 @@ class Run:
     def _judge(self, proposal: Proposal, scores: torch.Tensor) -> Verdict:
         if not proposal.ids:
             return Verdict(0, self.rule.draw(scores[0], self.position, self.dice))
-        bonus = proposal.ids[-1] not in self.end_ids
+        bonus = not self.ending.at([*self.ids, *proposal.ids])
         return self.rule.verify(proposal.ids, proposal.rows, scores, self.position, self.dice, bonus)
 
     def _round(
@@ -272,7 +275,9 @@ class Run:
             raise FloatingPointError(f"the target's scores are not numbers (NaN or infinite){_cure(self.target)}")
         return Token(token, status, position, p=1.0 if self.sampler.is_greedy else score, insight=seen)
 
-    def _scores(self, logits: torch.Tensor) -> torch.Tensor:
+    def _scores(self, logits: torch.Tensor, drafts: Sequence[int] = ()) -> torch.Tensor:
+        """The scores of rows behind the text and each of `drafts`."""
+        logits = self.controls.apply(logits, [*self.ids, *drafts], self.prompt_length)
         return logits if self.sampler.is_greedy else self.sampler.probabilities(logits)
 
     def _synchronize(self) -> None:

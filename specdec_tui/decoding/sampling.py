@@ -1,12 +1,13 @@
-"""From logits to a token: temperature, top-k, top-p, and the two kinds of chance a run draws from.
+"""From logits to a token: temperature, top-k, top-p, min-p, typical-p, and the two kinds of chance a run draws from.
 
 The order is the field's (and transformers'): temperature, then top-k, then top-p on what top-k
-left, then softmax. Vocabularies have 50 to 150 thousand entries and the CPU does this every
-step, so nothing here sorts a whole vocabulary unless it must.
+left, then min-p, then typical-p on what all of them left. Vocabularies have 50 to 150 thousand
+entries and the CPU does this every step, so nothing here sorts a whole vocabulary unless it must.
 """
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -21,7 +22,9 @@ class Sampler:
     """How a next-token distribution is made from logits. Settings a processor does not use are ignored.
 
     `processor` is greedy, multinomial, topk, nucleus or topknucleus; temperature 0 means greedy,
-    `top_k` 0 and `top_p` 1 keep everything.
+    `top_k` 0 and `top_p` 1 keep everything. Of any processor but greedy, `min_p` keeps tokens at least that
+    share as probable as the best one (0 all; Nguyen et al. 2024, arXiv 2407.01082), and `typical_p` the smallest
+    set of that probability whose surprise is nearest to the entropy (1 all; Meister et al. 2022, arXiv 2202.00666).
 
     The sets are deterministic: every token that ties with the last one kept, at the top-k or the
     top-p edge, is kept too. So the distribution depends on the logits alone, not on the order in
@@ -32,6 +35,8 @@ class Sampler:
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
+    typical_p: float = 1.0
 
     @property
     def is_greedy(self) -> bool:
@@ -44,6 +49,19 @@ class Sampler:
     @property
     def uses_top_p(self) -> bool:
         return self.processor in ("nucleus", "topknucleus") and self.top_p < 1
+
+    @property
+    def uses_min_p(self) -> bool:
+        return not self.is_greedy and self.min_p > 0
+
+    @property
+    def uses_typical_p(self) -> bool:
+        return not self.is_greedy and self.typical_p < 1
+
+    @property
+    def narrows(self) -> bool:
+        """Whether some tokens get no chance."""
+        return self.uses_top_k or self.uses_top_p or self.uses_min_p or self.uses_typical_p
 
     def probabilities(self, logits: torch.Tensor, *, whole: bool = False) -> torch.Tensor:
         """The processed distribution: float32 [..., V] from logits [..., V] of any float type.
@@ -58,12 +76,13 @@ class Sampler:
             rows = torch.zeros(logits.shape, dtype=torch.float32, device=logits.device)
             return rows.scatter_(-1, best.view(*logits.shape[:-1], 1), 1.0)
         logits = logits.float()
-        if not self.uses_top_k and not self.uses_top_p:
-            return self._scaled(logits).softmax(-1)
-        width = logits.shape[-1]
-        first_look = width if whole else max(FIRST_LOOK, 2 * self.top_k)
-        rows = self._narrowed(logits.reshape(-1, width), first_look)
-        return rows.view(logits.shape)
+        if self.uses_top_k or self.uses_top_p or self.uses_min_p:
+            width = logits.shape[-1]
+            first_look = width if whole else max(FIRST_LOOK, 2 * self.top_k)
+            rows = self._narrowed(logits.reshape(-1, width), first_look).view(logits.shape)
+        else:
+            rows = self._scaled(logits).softmax(-1)
+        return typical(rows, self.typical_p) if self.uses_typical_p else rows
 
     @property
     def _divisor(self) -> float:
@@ -79,7 +98,7 @@ class Sampler:
         width = logits.shape[-1]
         count = min(width, count)
         top_k = min(self.top_k, width) if self.uses_top_k else 0
-        log_mass = None if top_k else self._scaled(logits).logsumexp(-1, keepdim=True)
+        log_mass = None if top_k or not self.uses_top_p else self._scaled(logits).logsumexp(-1, keepdim=True)
         values, ids = _highest(logits, count)
         values = (values - values[..., :1]) / self._divisor
         edge = self._edge(values, top_k, log_mass)
@@ -92,15 +111,33 @@ class Sampler:
         return rows
 
     def _edge(self, values: torch.Tensor, top_k: int, log_mass: torch.Tensor | None) -> torch.Tensor:
+        """The least of the kept values [n, count], sorted and with the best at 0: [n, 1]."""
         edge = values[..., top_k - 1 : top_k] if top_k else torch.full_like(values[..., :1], -torch.inf)
-        if not self.uses_top_p:
-            return edge
+        if self.uses_top_p:
+            edge = self._edge_of_mass(values, edge, log_mass)
+        return edge.clamp(min=math.log(self.min_p)) if self.uses_min_p else edge
+
+    def _edge_of_mass(self, values: torch.Tensor, edge: torch.Tensor, log_mass: torch.Tensor | None) -> torch.Tensor:
         kept = torch.where(values >= edge, values, -torch.inf)
         if log_mass is None:
             log_mass = kept.logsumexp(-1, keepdim=True)
         mass = (kept - log_mass).exp().cumsum(-1, dtype=torch.float64)
         last = (mass < self.top_p).sum(-1, keepdim=True).clamp_(max=values.shape[-1] - 1)
         return torch.maximum(edge, values.gather(-1, last))
+
+
+def typical(rows: torch.Tensor, mass: float) -> torch.Tensor:
+    """Of distributions [..., V] the smallest sets of probability `mass` whose surprise is nearest to the entropy.
+
+    Normalised again. What ties with the last one kept is kept.
+    """
+    surprise = -rows.log()
+    entropy = (surprise.nan_to_num(posinf=0.0) * rows).sum(-1, keepdim=True)
+    apart = (surprise - entropy).abs()
+    near, order = apart.sort(dim=-1, stable=True)
+    last = (rows.gather(-1, order).cumsum(-1, dtype=torch.float64) < mass).sum(-1, keepdim=True)
+    kept = torch.where(apart <= near.gather(-1, last.clamp_(max=rows.shape[-1] - 1)), rows, 0.0)
+    return kept / kept.sum(-1, keepdim=True)
 
 
 def best_ids(scores: torch.Tensor) -> list[int]:

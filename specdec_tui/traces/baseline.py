@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import EndReason
+from specdec_tui.settings import CONTROLS
 from specdec_tui.traces.files import read_trace
 from specdec_tui.traces.format import Trace, TraceError, TraceHeader
 from specdec_tui.traces.store import TraceStore
@@ -17,7 +18,8 @@ from specdec_tui.traces.summary import figures_of, summarise
 
 _LEAST_TOKENS = 8
 _PROMPT_TOKENS = 256
-_SETTINGS = ("cache", "capture", "insight", "processor", "temperature", "top_k", "top_p")
+_SAMPLING = ("processor", "temperature", "top_k", "top_p", "min_p", "typical_p")
+_SETTINGS = ("cache", "capture", "insight", *_SAMPLING, *CONTROLS)
 _MACHINE = ("specdec_tui", "processor", "cpu_count", "threads", "cuda_devices")
 _PACKAGES = ("torch", "numba", "transformers")
 _MODEL = ("name", "device", "dtype", "quantization", "parameters")

@@ -12,7 +12,7 @@ from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.decoding.records import EndReason, Event, Lossless, LosslessStatus
 from specdec_tui.decoding.reliability import WORDS, Reliability
 from specdec_tui.doors.characters import one_line
-from specdec_tui.settings import Settings, format_value, parse_value
+from specdec_tui.settings import FIELDS, Settings, parse_value
 from specdec_tui.traces.bounds import LONGEST_MESSAGE, LONGEST_NAME, LONGEST_PROMPT, MOST_STRATEGIES
 from specdec_tui.traces.summary import summarise
 from specdec_tui.traces.values import BadField, checked_number, mapping, plain, shown, text, whole
@@ -86,7 +86,7 @@ class TraceHeader:
         for name, value in self.settings.items():
             if name in names:
                 try:
-                    known[name] = parse_value(name, format_value(tuple(value) if isinstance(value, list) else value))
+                    known[name] = parse_value(name, FIELDS[name].metadata["kind"].written(value))
                 except (ValueError, TypeError):
                     continue
         return replace(Settings(), **known)
@@ -229,7 +229,8 @@ def _model(table: Any) -> ModelInfo | None:
     bound = None if table.get("context_length") is None else whole(table, "context_length")
     name, device, dtype, quantization = (text(table, key) for key in ("name", "device", "dtype", "quantization"))
     parameters, memory = whole(table, "parameters"), whole(table, "memory_bytes")
-    held, left_out = table.get("held_dtype"), table.get("generation_config_not_applied")
+    held = table.get("held_dtype")
+    left_out, done = (table.get(f"generation_config_{name}") for name in ("not_applied", "applied"))
     caveats = table.get("caveats")
     return ModelInfo(
         name,
@@ -242,4 +243,5 @@ def _model(table: Any) -> ModelInfo | None:
         held if isinstance(held, str) else "",
         tuple(map(str, caveats)) if isinstance(caveats, list) else (),
         left_out if isinstance(left_out, dict) else {},
+        done if isinstance(done, dict) else {},
     )

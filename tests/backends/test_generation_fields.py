@@ -11,7 +11,7 @@ import pytest
 import transformers
 from tiny_gguf import write_tiny_gguf
 
-from specdec_tui.backends.generation_fields import not_applied
+from specdec_tui.backends.generation_fields import asked_of_generate, told
 from specdec_tui.backends.loading import load_pair
 from specdec_tui.benchmark.report import as_json
 from specdec_tui.decoding.records import Notice, RunStarted, Step
@@ -76,7 +76,8 @@ def written(folder: Path, name: str = "generation_config.json", **values: Any) -
 
 def found_in(folder: Path, **known: Any) -> dict[str, Any]:
     loaded = SimpleNamespace(generation_config=transformers.GenerationConfig(**known))
-    return not_applied(folder, loaded)  # type: ignore[arg-type]
+    asked = asked_of_generate(folder, loaded)  # type: ignore[arg-type]
+    return {name: told(value) for name, value in asked.items()}
 
 
 @pytest.mark.parametrize("name", ASKING)
@@ -126,13 +127,14 @@ def test_a_damaged_file_is_no_field(tmp_path: Path, text: str) -> None:
 
 
 def test_a_load_says_which_fields_are_not_applied_and_every_run_keeps_it(save_model: Any) -> None:
-    target = written(save_model("target"), repetition_penalty=1.3, stop_strings=["cat"])
+    target = written(save_model("target"), num_beams=3, top_h=0.5, repetition_penalty=1.3)
     drafter = written(save_model("drafter"), min_length=5)
     engine = LocalEngine()
     info = engine.load(ModelChoice(target=str(target), drafter=str(drafter), device="cpu"), lambda progress: None)
-    assert info.target.generation_config_not_applied == {"repetition_penalty": 1.3, "stop_strings": ["cat"]}
+    assert info.target.generation_config_not_applied == {"num_beams": 3, "top_h": 0.5}
+    assert info.target.generation_config_applied == {"repetition_penalty": 1.3}
     assert info.target.not_applied == (
-        f'{target}: its generation config asks for repetition_penalty 1.3, stop_strings ["cat"]: not applied here.'
+        f"{target}: its generation config asks for top_h 0.5, num_beams 3: not applied here."
     )
     assert info.target.not_applied in info.notes
     settings = Settings(strategies=("target", "drafter", "lookup"), max_new_tokens=2)
@@ -149,12 +151,13 @@ def test_a_model_that_asks_for_nothing_has_no_notice(save_model: Any) -> None:
 
 
 def test_json_lists_the_fields_under_a_key_of_their_own_and_traces_keep_them(save_model: Any) -> None:
-    folder = written(save_model("target"), repetition_penalty=1.3)
+    folder = written(save_model("target"), repetition_penalty=1.3, num_beams=4)
     info = load_pair(ModelChoice(target=str(folder), device="cpu"), lambda progress: None).info
     table = as_json([], [], info, Settings(), {}, {})["models"]["target"]
-    assert table["generation_config_not_applied"] == {"repetition_penalty": 1.3}
+    assert table["generation_config_not_applied"] == {"num_beams": 4}
+    assert table["generation_config_applied"] == {"repetition_penalty": 1.3}
     header = new_header("the cat", [], pair=info)
-    assert header.models["target"]["generation_config_not_applied"] == {"repetition_penalty": 1.3}
+    assert header.models["target"]["generation_config_not_applied"] == {"num_beams": 4}
     assert header.pair() == info
 
 

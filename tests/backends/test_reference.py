@@ -46,6 +46,9 @@ class Ids:
     def piece(self, token: int) -> str:
         return ""
 
+    def ids_of_word(self, word: str) -> list[list[int]]:
+        return []
+
 
 def checks(target: Any, monkeypatch: pytest.MonkeyPatch, programs: Programs | None = None) -> dict[str, LosslessStatus]:
     info = ModelInfo("tiny", "cpu", "float32", "none", 1, 4, 128)
@@ -55,6 +58,7 @@ def checks(target: Any, monkeypatch: pytest.MonkeyPatch, programs: Programs | No
         tokenizer=Ids(),
         end_ids=frozenset(),
         shared_ids=None,
+        asked={},
         info=PairInfo(info, info, False),
     )
     monkeypatch.setattr("specdec_tui.backends.loading.load_pair", lambda choice, progress: pair)

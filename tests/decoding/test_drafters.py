@@ -8,6 +8,7 @@ from tiny_models import FunctionModel, emitted, run, scripted_model, table_model
 
 from specdec_tui import glossary
 from specdec_tui.decoding.drafters import DraftSetup, ModelDrafter, Proposal
+from specdec_tui.decoding.ending import Ending
 from specdec_tui.decoding.lookup import LookupDrafter
 from specdec_tui.decoding.ngram import NgramDrafter
 from specdec_tui.decoding.rules import RULES, rule_for
@@ -69,9 +70,9 @@ def test_drafting_stops_behind_an_end_token() -> None:
 
 def test_a_proposal_is_cut_behind_its_first_end_token() -> None:
     proposal = Proposal([3, 4, 5, 4], [None] * 4)
-    proposal.cut_after(frozenset({4}))
+    proposal.cut(Ending(frozenset({4})), [4])
     assert (proposal.ids, proposal.rows) == ([3, 4], [None, None])
-    proposal.cut_after(frozenset())
+    proposal.cut(Ending(), [4])
     assert proposal.ids == [3, 4]
 
 

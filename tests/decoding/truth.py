@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any
 
 import torch
 from scipy.stats import chisquare
 from tiny_models import FunctionModel, run_lazily
 
+from specdec_tui.decoding.controls import NO_CONTROLS, Controls
 from specdec_tui.decoding.drafters import Drafter
 from specdec_tui.decoding.records import PrefillDone, RoundVerified
 from specdec_tui.decoding.sampling import Sampler
@@ -23,7 +25,7 @@ Text = tuple[int, ...]
 
 
 def process(logits: list[float], sampler: Sampler) -> list[float]:
-    """Temperature, then top-k, then top-p, then softmax. Assumes that no two logits are equal."""
+    """Temperature, top-k, top-p, min-p, typical-p, then softmax. Assumes that no two finite logits are equal."""
     scaled = [value / sampler.temperature for value in logits]
     order = sorted(range(len(scaled)), key=lambda token: -scaled[token])
     if sampler.processor in ("topk", "topknucleus") and sampler.top_k:
@@ -37,11 +39,29 @@ def process(logits: list[float], sampler: Sampler) -> list[float]:
             if running >= sampler.top_p:
                 break
         order = kept
+    order = [token for token in order if mass[token] >= sampler.min_p * mass[order[0]]]
+    if sampler.typical_p < 1:
+        total = sum(mass[token] for token in order)
+        surprise = {token: -math.log(mass[token] / total) for token in order if mass[token] > 0}
+        entropy = sum(value * mass[token] / total for token, value in surprise.items())
+        running, kept = 0.0, []
+        for token in sorted(surprise, key=lambda token: abs(surprise[token] - entropy)):
+            kept.append(token)
+            running += mass[token] / total
+            if running >= sampler.typical_p:
+                break
+        order = kept
     total = sum(mass[token] for token in order)
     return [mass[token] / total if token in order else 0.0 for token in range(len(scaled))]
 
 
-def joint(target: FunctionModel, prompt: list[int], sampler: Sampler, end_ids: frozenset[int]) -> dict[Text, float]:
+Change = Callable[[list[float], list[int], int], list[float]]
+"""What logits become behind a text whose first tokens, so many, are the prompt's."""
+
+
+def joint(
+    target: FunctionModel, prompt: list[int], sampler: Sampler, end_ids: frozenset[int], change: Change
+) -> dict[Text, float]:
     """The probability of each text of `LENGTH` tokens, or fewer where an end token closes it."""
     found: dict[Text, float] = {}
 
@@ -49,7 +69,8 @@ def joint(target: FunctionModel, prompt: list[int], sampler: Sampler, end_ids: f
         if len(text) == LENGTH or (text and text[-1] in end_ids):
             found[text] = probability
             return
-        for token, p in enumerate(process(target.row([*prompt, *text]).tolist(), sampler)):
+        known = [*prompt, *text]
+        for token, p in enumerate(process(change(target.row(known).tolist(), known, len(prompt)), sampler)):
             if p > 0:
                 grow((*text, token), probability * p)
 
@@ -61,7 +82,7 @@ class RememberingSampler(Sampler):
     """The same distribution, worked out once per row of a tiny model: thousands of runs get cheap."""
 
     def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
-        key = (self.processor, self.temperature, self.top_k, self.top_p, logits.shape, logits.numpy().tobytes())
+        key = (*(getattr(self, field.name) for field in fields(self)), logits.shape, logits.numpy().tobytes())
         if key not in _remembered:
             _remembered[key] = super().probabilities(logits)
         return _remembered[key]
@@ -92,21 +113,19 @@ def p_value(
     rule: str,
     seeds: range,
     end_ids: frozenset[int],
+    controls: Controls = NO_CONTROLS,
+    change: Change = lambda logits, text, prompt: logits,
 ) -> float:
     """Chi-square of the first tokens of one run per seed against the enumerated truth.
 
     Six new tokens and three drafts a round, so that the tokens counted come from full rounds too.
     0.0 when a run says what the target cannot say. Rare texts are pooled.
     """
-    truth = joint(target, prompt, sampler, end_ids)
-    fast = RememberingSampler(sampler.processor, sampler.temperature, sampler.top_k, sampler.top_p)
+    truth = joint(target, prompt, sampler, end_ids, change)
+    fast = RememberingSampler(*(getattr(sampler, field.name) for field in fields(sampler)))
+    settings: dict[str, Any] = {"rule": rule, "gamma": 3, "max_new_tokens": 6, "end_ids": end_ids, "controls": controls}
     counts = Counter(
-        first_tokens(
-            run_lazily(
-                target, prompt, make(), sampler=fast, rule=rule, seed=seed, gamma=3, max_new_tokens=6, end_ids=end_ids
-            )
-        )
-        for seed in seeds
+        first_tokens(run_lazily(target, prompt, make(), sampler=fast, seed=seed, **settings)) for seed in seeds
     )
     if set(counts) - set(truth):
         return 0.0

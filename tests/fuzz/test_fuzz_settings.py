@@ -10,7 +10,8 @@ from random import Random
 from campaign import campaign, check_refusal
 from mutations import TEXTS, damaged, nested, value
 
-from specdec_tui.settings import FIELDS, ModelChoice, SettingError, Settings, flag_of, format_value, resolve
+from specdec_tui.setting_kinds import format_value
+from specdec_tui.settings import FIELDS, ModelChoice, SettingError, Settings, flag_of, resolve
 
 
 def test_config_files(tmp_path: Path) -> None:

@@ -350,7 +350,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     def action_toggle_side_bar(self) -> None:
         if self.side_bar is None:
             self.table.display = self.table.display and self.size.width >= NARROW
-            self.drawer.open(self.body, self.settings)
+            self.drawer.open(self.body, self.settings, self.runs.asks)
         else:
             self.drawer.close()
 
@@ -366,7 +366,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
                     self.call_later(self.run_action, action)
 
         if not self.dialog_is_open:
-            self.front.ask(Palette(lambda text: rows_for(text, self.settings, self.choice)), chosen)
+            self.front.ask(Palette(lambda text: rows_for(text, self.settings, self.choice, self.runs.asks)), chosen)
 
     def action_help(self) -> None:
         if isinstance(self.screen, HelpScreen):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from textual.containers import Horizontal
 from textual.widget import Widget
 
@@ -16,10 +18,10 @@ class Drawer:
         self.bar: SideBar | None = None
         self._left: Widget | None = None
 
-    def open(self, body: Horizontal, settings: Settings) -> None:
-        """Beside what is in `body`."""
+    def open(self, body: Horizontal, settings: Settings, asks: Mapping[str, str]) -> None:
+        """Beside what is in `body`. `asks`: what the model's files ask, by setting."""
         self._left = body.screen.focused
-        self.bar = SideBar(settings)
+        self.bar = SideBar(settings, asks)
         body.mount(self.bar)
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from time import thread_time
@@ -96,6 +96,11 @@ class Runs:
         self._job: int | None = None
         self._again = False
         self._spent = 0.0
+
+    @property
+    def asks(self) -> Mapping[str, str]:
+        """What the target's files ask of settings at `auto`, in words."""
+        return {} if self.pair is None else self.pair.target.asks
 
     @property
     def running(self) -> bool:

@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from types import MappingProxyType
 from typing import Any
 
+from specdec_tui.setting_kinds import SWITCH, Kind, format_value
 from specdec_tui.settings import (
     FIELDS,
     STRATEGIES,
-    SWITCH,
-    Kind,
     ModelChoice,
     SettingError,
     Settings,
     flag_of,
-    format_value,
     implied_processor,
     name_of,
     parse_processor,
@@ -78,6 +77,16 @@ _SUGGESTIONS = {
     "temperature": "0 0.2 0.5 0.7 1 1.5",
     "top_k": "0 10 20 50 100",
     "top_p": "0.5 0.8 0.9 0.95 1",
+    "min_p": "auto 0 0.05 0.1",
+    "typical_p": "auto 1 0.95 0.9 0.5",
+    "repetition_penalty": "auto 1 1.05 1.1 1.2 1.3",
+    "presence_penalty": "0 0.5 1 1.5",
+    "frequency_penalty": "0 0.5 1 1.5",
+    "no_repeat_ngram": "auto 0 2 3 4",
+    "min_new_tokens": "auto 0 8 32 64",
+    "bad_words": "auto;[]",
+    "logit_bias": "auto",
+    "stop_strings": 'auto;[];["\\n"];["\\n\\n"]',
     "seed": "0 1 42",
     "ngram_order": "2 3 4 5",
     "ngram_storage": "basic;onelevel;basic 3;onelevel 3;onelevel 4",
@@ -93,6 +102,14 @@ _ALSO = {
     "temperature": "t temp",
     "top_k": "topk",
     "top_p": "topp nucleus",
+    "repetition_penalty": "repeat penalty",
+    "presence_penalty": "penalty",
+    "frequency_penalty": "penalty",
+    "no_repeat_ngram": "repeat",
+    "min_new_tokens": "least minimum",
+    "bad_words": "forbidden banned",
+    "logit_bias": "favour",
+    "stop_strings": "end until",
     "processor": "sampling sampler sample deterministic random",
     "theme": "colour color dark light bright look scheme",
     "insight": "entropy probabilities debug alternatives",
@@ -106,18 +123,27 @@ _ALSO = {
     "dtype": "precision",
     "quantize": "bits int8 int4 4bit 8bit",
 }
+Now = Mapping[str, str]
+"""The present values of all settings, as text."""
+
 _NEAR = 0.65
 _MODELS = "target", "drafter"
 _MOST_WORDS = 8  # that are looked for; more are an argument, or noise
 
 
-def rows_for(query: str, settings: Settings, choice: ModelChoice) -> list[Row]:
-    """The rows for what was typed, best first; nothing when no word fits."""
+def rows_for(
+    query: str, settings: Settings, choice: ModelChoice, asks: Mapping[str, str] = MappingProxyType({})
+) -> list[Row]:
+    """The rows for what was typed, best first; nothing when no word fits.
+
+    `asks`: what the model's files ask of settings at `auto`, in words.
+    """
+    now = _texts_now(settings, choice, asks)
     words = query.split()
     if not words:
-        return [*_command_rows(()), *_setting_rows((), settings, choice)]
+        return [*_command_rows(()), *_setting_rows((), now)]
     meant = _in_our_words(query)
-    found = _argument_rows(meant, settings, choice)
+    found = _argument_rows(meant, now)
     has_arguments = bool(found)
     if len(words) > _MOST_WORDS:
         return found
@@ -125,13 +151,13 @@ def rows_for(query: str, settings: Settings, choice: ModelChoice) -> list[Row]:
         found += [row for row in _command_rows(()) if row.text == f"toggle {words[0]}"]
     listed = [
         (row, name, told)
-        for row, name, told in _everything(settings, choice)
+        for row, name, told in _everything(now)
         if not (has_arguments and isinstance(row.does, Ask))  # its values are listed already
     ]
     named = [row for row, name, _ in listed if _fits(words, name)]
     told = [row for row, name, told in listed if _fits(words, f"{name} {told}")]
     found += sorted(named, key=lambda row: (row.text != query.strip(), row.by_choice))
-    of_values = list(_rows_of_values(words, settings, choice))
+    of_values = list(_rows_of_values(words, now))
     found += [row for row in of_values if row.text.split()[-1] == query.strip().lower()]
     found += sorted(told, key=lambda row: row.by_choice)
     found += of_values
@@ -143,12 +169,12 @@ def rows_for(query: str, settings: Settings, choice: ModelChoice) -> list[Row]:
     return list(first.values())
 
 
-def _everything(settings: Settings, choice: ModelChoice) -> Iterator[tuple[Row, str, str]]:
+def _everything(now: Now) -> Iterator[tuple[Row, str, str]]:
     """Every command and setting: its row, what it is called, and what is told of it in our words and in others."""
     for command in COMMANDS:
         if command.in_palette:
             yield _command_row(command), command.name, f"{command.help} {command.also}"
-    for name, row in zip(FIELDS, _setting_rows((), settings, choice), strict=True):
+    for name, row in zip(FIELDS, _setting_rows((), now), strict=True):
         yield row, f"{row.text} {name}", f"{FIELDS[name].metadata['help']} {_ALSO.get(name, '')}"
 
 
@@ -161,7 +187,7 @@ def _in_our_words(query: str) -> str:
     return query if known or not space else f"{others[head.lower()].replace('_', '-')} {rest}"
 
 
-def _argument_rows(query: str, settings: Settings, choice: ModelChoice) -> list[Row]:
+def _argument_rows(query: str, now: Now) -> list[Row]:
     """Rows for a setting or a command with an argument behind it, or with those it could have."""
     words = query.split()
     found = _command_arguments(query)
@@ -170,13 +196,13 @@ def _argument_rows(query: str, settings: Settings, choice: ModelChoice) -> list[
     except SettingError:
         return found
     if len(words) > 1:
-        found.append(_parsed(name, words[0], " ".join(words[1:]), settings, choice))
+        found.append(_parsed(name, words[0], query.split(None, 1)[1].strip(), now))
     elif query[-1].isspace():
-        found += _value_rows(name, words[0], settings, choice)
+        found += _value_rows(name, words[0], now)
     return found
 
 
-def _rows_of_values(words: list[str], settings: Settings, choice: ModelChoice) -> Iterator[Row]:
+def _rows_of_values(words: list[str], now: Now) -> Iterator[Row]:
     """Settings one of whose values is named: `dark`, `nucleus`."""
     for name, field in FIELDS.items():
         kind: Kind = field.metadata["kind"]
@@ -185,7 +211,7 @@ def _rows_of_values(words: list[str], settings: Settings, choice: ModelChoice) -
         for value in filter(None, kind.choices):
             if len(words) == 1 and len(words[0]) > 1 and _fits(words, value):
                 word = field.metadata.get("palette", flag_of(name))
-                yield _parsed(name, word, value, settings, choice)
+                yield _parsed(name, word, value, now)
     if len(words) == 1:
         for command in COMMANDS:
             for value in command.values:
@@ -206,7 +232,7 @@ def _near(word: str, part: str) -> bool:
     return matcher.real_quick_ratio() >= _NEAR and matcher.ratio() >= _NEAR  # long words cost seconds
 
 
-def _parsed(name: str, head: str, text: str, settings: Settings, choice: ModelChoice) -> Row:
+def _parsed(name: str, head: str, text: str, now: Now) -> Row:
     try:
         values = _values(name, text)
     except SettingError as error:
@@ -214,8 +240,8 @@ def _parsed(name: str, head: str, text: str, settings: Settings, choice: ModelCh
     if name in _MODELS and is_missing_path(text):
         why = f"{flag_of(name)}: {NO_SUCH}: give {FIELDS[name].metadata['kind'].allowed}"
         return Row(f"{head} {text}", why, Refuse(why))
-    told = f"{FIELDS[name].metadata['help']} · now {_now(name, settings, choice)}"
-    if settings.processor == "greedy" and "processor" not in values and (implied := implied_processor(values)):
+    told = f"{FIELDS[name].metadata['help']} · now {now[name]}"
+    if now["processor"] == "greedy" and "processor" not in values and (implied := implied_processor(values)):
         told = f"with processor {implied['processor']}, since greedy has no use for it · {told}"
     return Row(f"{head} {text}", told, Change(values))
 
@@ -230,16 +256,15 @@ def _values(name: str, text: str) -> dict[str, Any]:
     return {name: parse_value(name, text)}
 
 
-def _value_rows(name: str, head: str, settings: Settings, choice: ModelChoice) -> Iterator[Row]:
+def _value_rows(name: str, head: str, now: Now) -> Iterator[Row]:
     kind: Kind = FIELDS[name].metadata["kind"]
-    now = _now(name, settings, choice)
     listed = _SUGGESTIONS.get(name, "")
     values = listed.split(";" if ";" in listed else None) or [value for value in kind.choices if value]
     for value in values:
-        mark = "as now" if value == now else FIELDS[name].metadata["help"]
+        mark = "as now" if value == now[name] else FIELDS[name].metadata["help"]
         yield Row(f"{head} {value}", mark, Change(_values(name, value)))
     if not kind.choices:
-        allowed = f"type {kind.allowed} · now {now}"
+        allowed = f"type {kind.allowed} · now {now[name]}"
         yield Row(f"{head} …", allowed, Refuse(f"{flag_of(name)}: give {kind.allowed}"))
 
 
@@ -283,11 +308,11 @@ def _checked(command: Command, argument: str) -> Row:
     return Row(text, command.help, Act(command.action_with(argument)))
 
 
-def _setting_rows(words: tuple[str, ...] | list[str], settings: Settings, choice: ModelChoice) -> Iterator[Row]:
+def _setting_rows(words: tuple[str, ...] | list[str], now: Now) -> Iterator[Row]:
     for name, field in FIELDS.items():
         word = field.metadata.get("palette", flag_of(name))
         if _fits(words, word):
-            help_text = f"{field.metadata['help']} · now {_now(name, settings, choice)}"
+            help_text = f"{field.metadata['help']} · now {now[name]}"
             yield Row(word, help_text, Ask(f"{word} "))
 
 
@@ -302,6 +327,11 @@ def _parts(text: str) -> list[str]:
     return text.replace("-", " ").replace("_", " ").replace("(", " ").split() + text.split()
 
 
-def _now(name: str, settings: Settings, choice: ModelChoice) -> str:
-    owner = settings if hasattr(settings, name) else choice
-    return format_value(getattr(owner, name)) or "as the preset says"
+def _texts_now(settings: Settings, choice: ModelChoice, asks: Mapping[str, str]) -> Now:
+    told: dict[str, str] = {}
+    for name in FIELDS:
+        owner = settings if hasattr(settings, name) else choice
+        told[name] = format_value(getattr(owner, name)) or "as the preset says"
+        if getattr(owner, name) is None and name in asks:
+            told[name] += f" ({asks[name]}, from the model)"
+    return told

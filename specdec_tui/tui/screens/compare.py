@@ -13,14 +13,18 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import DataTable, Static
 
-from specdec_tui.settings import flag_of, format_value
+from specdec_tui.setting_kinds import format_value
+from specdec_tui.settings import flag_of
 from specdec_tui.traces.format import TraceHeader
 from specdec_tui.traces.standings import words
 from specdec_tui.tui.commands.dialog import Dialog
 from specdec_tui.tui.commands.header import local_time, one_row
 from specdec_tui.tui.screens.history_rows import speed, temperature
 
+_WORDS = ("strategy", "clock", "lossless")
 _COLUMNS = ("strategy", "run", "tok/s", "speedup", "clock", "α", "τ", "tokens", "lossless")
+_LEAST_FIRST = ("tokens", "lossless", "tok/s", "τ", "α", "clock", "speedup")
+"""What is left out where there is no room for all, the first first."""
 _LONGEST_PROMPT = 60
 _WIDEST, _FRAME = 120, 6  # columns of the dialog, and of its border, padding and scroll bar
 _TOLD = ("gamma", "processor", "temperature", "max_new_tokens")
@@ -41,16 +45,33 @@ class CompareScreen(Dialog[None]):
             box.border_title = "Compare"
             box.border_subtitle = "escape closes"
             yield Static(id="compare-runs")
-            table: DataTable[Text] = DataTable(id="compare-table", cursor_type="none", cell_padding=1)
-            table.add_columns(
-                *(Text(c, justify="left" if c in ("strategy", "clock", "lossless") else "right") for c in _COLUMNS)
-            )
-            table.add_rows(rows(self._headers))
-            yield table
+            yield DataTable[Text](id="compare-table", cursor_type="none", cell_padding=1)
 
     def on_resize(self, event: events.Resize) -> None:
         room = min(_WIDEST, event.size.width) - _FRAME
         self.query_one("#compare-runs", Static).update(Content("\n").join(legend(self._headers, room)))
+        cells = rows(self._headers)
+        shown = fitting(cells, room)
+        table = self.query_one("#compare-table", DataTable)
+        table.clear(columns=True)
+        table.add_columns(*(Text(c, justify="left" if c in _WORDS else "right") for c in shown))
+        table.add_rows([row[_COLUMNS.index(column)] for column in shown] for row in cells)
+        left_out = [column for column in _COLUMNS if column not in shown]
+        told = f" · no room for {', '.join(left_out)}" if left_out else ""
+        self.query_one("#compare").border_subtitle = f"escape closes{told}"
+
+
+def fitting(cells: Sequence[Sequence[Text]], width: int) -> list[str]:
+    """The columns that stand whole side by side in so many cells."""
+    shown = list(_COLUMNS)
+    sizes = {
+        column: 2 + max(len(column), *(row[place].cell_len for row in cells)) if cells else 2 + len(column)
+        for place, column in enumerate(_COLUMNS)
+    }
+    for column in _LEAST_FIRST:
+        if sum(sizes[name] for name in shown) > width:
+            shown.remove(column)
+    return shown
 
 
 def letter(index: int) -> str:

@@ -17,7 +17,8 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, Label, OptionList, Select
 from textual.widgets.option_list import Option
 
-from specdec_tui.settings import FIELDS, PRESET_NAMES, Kind, ModelChoice, SettingError, flag_of, parse_value
+from specdec_tui.setting_kinds import Kind
+from specdec_tui.settings import FIELDS, PRESET_NAMES, ModelChoice, SettingError, flag_of, parse_value
 from specdec_tui.tui.commands.dialog import Dialog
 from specdec_tui.tui.commands.header import one_row, size
 

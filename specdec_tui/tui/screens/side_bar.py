@@ -16,23 +16,15 @@ from textual.widget import Widget
 from textual.widgets import Checkbox, Input, Label, Select, Static
 
 from specdec_tui.glossary import STRATEGIES as STRATEGY_SENTENCES
-from specdec_tui.settings import (
-    FIELDS,
-    STRATEGIES,
-    SWITCH,
-    Kind,
-    SettingError,
-    Settings,
-    flag_of,
-    format_value,
-    parse_value,
-)
+from specdec_tui.setting_kinds import SWITCH, Kind, format_value
+from specdec_tui.settings import CONTROLS, FIELDS, STRATEGIES, SettingError, Settings, flag_of, parse_value
 from specdec_tui.tui.commands.table import SIDE_BAR, bindings
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Strategies": ("strategies",),
     "Drafting": ("gamma", "max_new_tokens", "rule", "schedule"),
-    "Sampling": ("processor", "temperature", "top_k", "top_p", "seed"),
+    "Sampling": ("processor", "temperature", "top_k", "top_p", "min_p", "typical_p", "seed"),
+    "Controls": CONTROLS,
     "N-grams": ("ngram_storage", "ngram_order", "top_k_filler", "ngram_unknown", "reset_in_between"),
     "Session": ("chat", "cache", "capture", "ignore_eos", "insight", "record"),
     "Look": ("theme",),
@@ -74,9 +66,9 @@ class SideBar(VerticalScroll, can_focus=False):
             super().__init__()
             self.reason = reason
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, asks: Mapping[str, str]) -> None:
         super().__init__(id="side-bar")
-        self._settings = settings
+        self._settings, self._asks = settings, asks
 
     def compose(self) -> ComposeResult:
         for group, names in GROUPS.items():
@@ -153,6 +145,7 @@ class SideBar(VerticalScroll, can_focus=False):
             text = STRATEGY_SENTENCES[name.removeprefix("strategy-")]
         else:
             text = told(name) if name in FIELDS else ""
+            text += f". auto is now {self._asks[name]}, from the model" if name in self._asks else ""
         self.query_one("#side-bar-told", Static).update(text)
 
     def on_descendant_blur(self, event: DescendantBlur) -> None:
