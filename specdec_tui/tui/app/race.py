@@ -96,12 +96,16 @@ class Race:
             self.speed = next((speed for speed in reversed(SPEEDS) if speed < self.speed), self.speed)
 
 
+_DOUBT = "✗"
+
+
 def finish_words(finished: Sequence[tuple[str, float]], disturbed: Collection[str] = ()) -> str:
-    """`1 lookup 12.1 s · 2 target 33.9 s`; those that took the same share a place."""
+    """`1 lookup 12.1 s✗ · 2 target 33.9 s  ✗ clock disturbed`; those that took the same share a place."""
     words = []
     digits = 2 if finished and finished[-1][1] < 10 else 1
     for name, seconds in finished:
         place = 1 + sum(other < seconds for _, other in finished)
-        doubt = " (clock disturbed)" if name in disturbed else ""
+        doubt = _DOUBT if name in disturbed else ""
         words.append(f"{place} {name} {seconds:.{digits}f} s{doubt}")
-    return " · ".join(words)
+    told = f"  {_DOUBT} clock disturbed" if any(name in disturbed for name, _ in finished) else ""
+    return " · ".join(words) + told

@@ -54,7 +54,7 @@ def happening(
         return [Content.assemble((clock, "bold $text-accent"), (f"  {finished}" * bool(finished), "bold"), keys)]
     parts = []
     if outcome and not running:
-        end = ("race over  ", "bold $text-accent"), (outcome, "bold"), ("  R again", "$text-muted")
+        end = (outcome, "bold"), ("  race over", "bold $text-accent"), ("  R again", "$text-muted")
         parts.append(Content.assemble(*end))
     elif last_prompt and (running or not waiting):
         shown = Content.assemble(("› ", "bold $text-primary"), one_row(last_prompt))

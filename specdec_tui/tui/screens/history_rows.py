@@ -108,9 +108,10 @@ def _short_clock(header: TraceHeader) -> str:
 
 
 def _clock_mark(header: TraceHeader) -> str:
-    """The worst, as a mark."""
+    """The worst, as a mark; with how many they are where there are others."""
     told = Counter(words(header).values())
-    return next((mark for word, mark in _MARKS.items() if told[word]), "–")
+    worst, mark = next(((word, mark) for word, mark in _MARKS.items() if told[word]), ("", "–"))
+    return mark if len(told) < 2 else f"{told[worst]}{mark}"
 
 
 def figures_line(header: TraceHeader) -> Content:

@@ -108,4 +108,4 @@ def test_a_run_that_was_stopped_has_not_finished() -> None:
 
 def test_places_are_shared_and_a_disturbed_clock_is_said() -> None:
     words = finish_words([("a", 1.0), ("b", 1.0), ("c", 2.25)], {"c"})
-    assert words == "1 a 1.00 s · 1 b 1.00 s · 3 c 2.25 s (clock disturbed)"
+    assert words == "1 a 1.00 s · 1 b 1.00 s · 3 c 2.25 s✗  ✗ clock disturbed"

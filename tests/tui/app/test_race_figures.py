@@ -114,7 +114,7 @@ async def test_after_a_race_the_line_says_who_was_when(clock: list[float]) -> No
         clock[0] = 1000.0
         app.racing.advance()
         await pilot.pause()
-        assert str(app.run_line.render()).startswith("race over  1 ngram ")
+        assert str(app.run_line.render()).startswith("1 ngram ")
         await ask(pilot, "next")
         await until(pilot, lambda: "next" in str(app.run_line.render()))
 

@@ -40,7 +40,7 @@ def test_a_race_tells_who_has_finished_and_at_its_end_who_was_when() -> None:
     assert "1 ngram" not in shown("why", "", False, "", race)
     race.advance(1e9)
     assert "1 ngram" in shown("why", "", False, "", race)
-    assert shown("why", "", False, "", None, "1 lookup 2.00 s").startswith("race over  1 lookup 2.00 s")
+    assert shown("why", "", False, "", None, "1 lookup 2.00 s").startswith("1 lookup 2.00 s  race over")
     assert shown("why", "", True, "", None, "1 lookup 2.00 s") == "› why"
 
 

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from scripted_engine import ScriptedEngine
 from shell import ask, make_app, ready, until
 from textual.pilot import Pilot
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import DataTable, Input, OptionList, Static
 
 from specdec_tui.decoding.records import Event
 from specdec_tui.settings import Settings
@@ -467,6 +467,26 @@ async def test_what_differs_between_compared_runs_is_on_the_screen(size: tuple[i
         words = "γ 4", "γ 8", "99 tokens", "200 tokens"
         await until(pilot, lambda: all(word in str(runs.render()) for word in words))
         assert runs.region.bottom <= size[1]
+
+
+@pytest.mark.parametrize(
+    ("size", "missing"), [((60, 18), "tok/s, tokens, lossless"), ((80, 24), "tokens"), ((120, 40), "")]
+)
+async def test_the_columns_of_compared_runs_are_whole_and_those_without_room_are_told(
+    size: tuple[int, int], missing: str
+) -> None:
+    """At 60 columns the last digit of τ stood beyond the edge."""
+    headers = [run_with(speculative="steady", ngram="disturbed", lookup="short").header] * 2
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        screen = CompareScreen([header for header in headers if header is not None])
+        await app.push_screen(screen)
+        table = screen.query_one(DataTable)
+        await until(pilot, lambda: len(table.columns) > 2 and table.virtual_size.width > 0)
+        await until(pilot, lambda: table.virtual_size.width <= table.scrollable_content_region.width)
+        told = str(screen.query_one("#compare").border_subtitle)
+        assert told == "escape closes" + f" · no room for {missing}" * bool(missing)
 
 
 async def test_of_a_file_that_cannot_be_read_the_whole_reason_is_told() -> None:
