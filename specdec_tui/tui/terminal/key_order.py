@@ -34,7 +34,7 @@ _LAPS = 5
 
 # What a person may have typed ahead; more is noise.
 _MOST_AHEAD = 200
-_AT_ONCE = {"ctrl+q": "quit", "ctrl+c": "stop_or_quit"}
+_AT_ONCE = {"ctrl+q": "quit", "ctrl+c": "stop_or_quit", "ctrl+z": "suspend"}
 _OF_TYPING = (events.Key, events.Paste, TextArea.Changed, TextArea.SelectionChanged, Input.Changed)
 
 # A widget that never answers must not cost the keyboard.
