@@ -48,7 +48,7 @@ def show_models(choice: ModelChoice) -> int:
     if found:
         output.show(output.Sheet(("model", "type", "on disk", "needs", "fits"), cached_rows, "Local hub cache"))
     else:
-        output.say("The local hub cache holds no causal language model.")
+        output.say("The local hub cache holds no language model.")
     output.say("Any other hub id, folder or GGUF file: specdec-tui --target NAME --drafter NAME")
     return 0
 

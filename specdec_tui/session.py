@@ -164,6 +164,7 @@ class LocalEngine:
 
         Of the answers between them only so much is known: they have a token, and with `ignore_eos` all.
         """
+        from specdec_tui.backends.model import longest_text
         from specdec_tui.decoding.strategies import STRATEGIES as ROWS
 
         pair = self._pair
@@ -186,11 +187,10 @@ class LocalEngine:
                     model = pair.drafter
                 if (problem := _unfit(pair, model, ids)) is not None:
                     raise PromptError(where + problem)
-                if model.context_length is not None and least >= model.context_length:
+                if (limit := longest_text(model, least)) is not None and least >= limit:
                     whose = "drafter" if model is pair.drafter else "target"
                     raise PromptError(
-                        f"{where}its {least:,} tokens leave no room in the {whose}'s context of "
-                        f"{model.context_length:,} tokens"
+                        f"{where}its {least:,} tokens leave no room in the {whose}'s context of {limit:,} tokens"
                     )
 
     def new_chat(self) -> None:

@@ -34,7 +34,7 @@ PROCESSORS = ("greedy", "multinomial", "topk", "nucleus", "topknucleus")
 RULES = ("rejection", "coupled", "block", "skip-adjustment")
 QUANTIZATIONS = ("none", "int8", "int4")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-PRESET_NAMES = ("demo", "llama3.2", "gpt2", "qwen2.5", "smollm2")
+PRESET_NAMES = ("demo", "llama3.2", "gpt2", "qwen2.5", "smollm2", "flan-t5")
 CONTROLS = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram", "min_new_tokens"),
     *("bad_words", "logit_bias", "stop_strings"),

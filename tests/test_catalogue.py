@@ -22,7 +22,7 @@ def test_presets_that_are_not_cached_are_estimated(
     monkeypatch.setattr("specdec_tui.backends.memory.available_bytes", lambda device: 10e9)
     assert show_models(ModelChoice(device="cpu")) == 0
     shown = capsys.readouterr().out
-    assert "The local hub cache holds no causal language model" in shown
+    assert "The local hub cache holds no language model" in shown
     rows = {line.split()[1]: line for line in shown.splitlines() if line.startswith("│")}
     assert set(PRESET_NAMES) <= set(rows)
     assert "about 4.9 GB (int8)" in rows["llama3.2"] and "probably" in rows["llama3.2"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from transformers import PreTrainedConfig
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
 
 GROWTH = 256
 """Tokens by which a full buffer grows at least; it doubles when that is more."""
@@ -81,6 +81,17 @@ class RewindableCache(Cache):
         """Forget all tokens from index `length` on. O(layers), no copy."""
         for layer in self.layers:
             layer.length = min(layer.length, length)
+
+
+class DecoderCache(EncoderDecoderCache):
+    """What the decoder of an encoder-decoder model keeps. What it made of the encoder's output stays."""
+
+    def __init__(self, capacity: int = 0) -> None:
+        super().__init__(RewindableCache(capacity), DynamicCache())
+
+    def rewind(self, length: int) -> None:
+        """Forget all of the decoder's tokens from index `length` on."""
+        self.self_attention_cache.rewind(length)
 
 
 def cache_argument(forward: Callable[..., Any]) -> str | None:

@@ -22,6 +22,8 @@ OpenStatic = Callable[[int], StaticSequence]
 
 # What model families call the longest sequence they were made for.
 _LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "n_ctx", "seq_length")
+# Of a decoder that has an encoder. T5's n_positions binds nothing: it has biases for distances, not places.
+_DECODER_LENGTH_NAMES = ("max_decoder_position_embeddings", "max_position_embeddings")
 
 # Rotations made for `factor` times the positions they come from.
 _SCALED = ("yarn", "dynamic")
@@ -36,7 +38,7 @@ _PROBE, _PROBE_WRONG = (1, 3, 2, 4), (4, 0)
 
 def context_length_of(config: PreTrainedConfig) -> int | None:
     """Most tokens a model was made for, with the scaling of its rotations; None when its config names no limit."""
-    for name in _LENGTH_NAMES:
+    for name in _DECODER_LENGTH_NAMES if getattr(config, "is_encoder_decoder", False) else _LENGTH_NAMES:
         value = getattr(config, name, None)
         if isinstance(value, int) and value > 0:
             return max(value, _scaled_length(config, value))
@@ -67,6 +69,17 @@ def _reach(parameters: object, length: int) -> int:
         return 0
     reach = factor * original
     return round(reach) if 0 < reach < 2**62 else 0
+
+
+def computed_in(model: PreTrainedModel) -> torch.dtype:
+    """What a model computes in; int8 for weights that bitsandbytes quantized to 8 or 4 bits.
+
+    Its kernels round by what else is in the block: on a CPU the logits of one token and of the
+    same token in a block of 8 differed by up to 1.7 (8 bits) and 0.3 (4 bits), in float32.
+    """
+    if getattr(model, "is_loaded_in_8bit", False) or getattr(model, "is_loaded_in_4bit", False):
+        return torch.int8
+    return model.dtype
 
 
 class TransformersModel:
@@ -110,14 +123,8 @@ class TransformersModel:
 
     @property
     def dtype(self) -> torch.dtype:
-        """What it computes in; int8 for weights that bitsandbytes quantized to 8 or 4 bits.
-
-        Its kernels round by what else is in the block: on a CPU the logits of one token and of the
-        same token in a block of 8 differed by up to 1.7 (8 bits) and 0.3 (4 bits), in float32.
-        """
-        if getattr(self.model, "is_loaded_in_8bit", False) or getattr(self.model, "is_loaded_in_4bit", False):
-            return torch.int8
-        return self.model.dtype
+        """See `computed_in`."""
+        return computed_in(self.model)
 
     def open(self, *, use_cache: bool = True, capacity: int = 0) -> ModelContext:
         if self._context_length is not None:

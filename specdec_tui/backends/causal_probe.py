@@ -46,7 +46,7 @@ def refuse_what_looks_ahead(name: str, model: PreTrainedModel) -> None:
     ids = torch.tensor([[(7 * i + 3) % size for i in range(length)]] * 2)
     ids[1, common:] = (ids[1, common:] + 1 + size // 3) % size
     try:
-        one, other = model.eval()(ids.to(input_device(model)), use_cache=False).logits[:, :common].float()
+        one, other = model.eval()(**_given(model, ids), use_cache=False).logits[:, :common].float()
     except Exception as error:  # a model's own code, given a config that it was not written for
         if is_out_of_memory(error):
             raise
@@ -67,6 +67,14 @@ def refuse_what_looks_ahead(name: str, model: PreTrainedModel) -> None:
             f"{name} ({config.model_type}) looks ahead: its scores for a token depend on what follows "
             "(it is an encoder, or was saved as one): only causal language models are supported."
         )
+
+
+def _given(model: PreTrainedModel, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+    """An encoder may look ahead, and so is given the same prompt twice: its decoder may not."""
+    ids = ids.to(input_device(model))
+    if not model.config.is_encoder_decoder:
+        return {"input_ids": ids}
+    return {"input_ids": ids[:1].expand(2, -1), "decoder_input_ids": ids}
 
 
 def _why_not_numbers(model: PreTrainedModel) -> str:

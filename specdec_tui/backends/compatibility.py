@@ -38,7 +38,16 @@ class Compatibility:
 
 
 def check(target: ModelDescription, drafter: ModelDescription) -> Compatibility:
-    """Compare two models' tokens id by id; LoadError that names what differs when an id means two things."""
+    """Compare two models' tokens id by id; LoadError that names what differs when an id means two things.
+
+    And for a pair of which only one has an encoder: the other's drafts would answer another question.
+    """
+    if target.is_encoder_decoder != drafter.is_encoder_decoder:
+        one, other = (target, drafter) if target.is_encoder_decoder else (drafter, target)
+        raise LoadError(
+            f"{target.spec.name} and {drafter.spec.name} do not go together: {one.spec.name} is an encoder-decoder "
+            f"model ({one.config.model_type}), {other.spec.name} is decoder-only ({other.config.model_type})."
+        )
     ours, theirs = known_tokens(target), known_tokens(drafter)
     differing = sorted(token for token in ours.keys() & theirs.keys() if ours[token] != theirs[token])
     if differing:

@@ -10,7 +10,6 @@ from typing import Any
 
 import transformers
 from transformers import (
-    MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
     AutoTokenizer,
     GenerationConfig,
@@ -21,6 +20,7 @@ from transformers import (
 from specdec_tui.backends import config_faults, demo, hub
 from specdec_tui.backends.config_fields import check_fields, shown, wrong
 from specdec_tui.backends.errors import in_words, panics_raise
+from specdec_tui.backends.model_class import is_encoder_decoder, reads_other_tokens, why_no_language_model
 from specdec_tui.backends.pair import LoadError, ReportProgress
 from specdec_tui.backends.presets import DEMO_DRAFTER, DEMO_TARGET, ModelSpec
 from specdec_tui.backends.small_files import read_object
@@ -40,9 +40,13 @@ class ModelDescription:
         """The part of the config that describes the decoder."""
         return self.config.get_text_config(decoder=True)
 
+    @property
+    def is_encoder_decoder(self) -> bool:
+        return is_encoder_decoder(self.config)
+
 
 def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription | None = None) -> ModelDescription:
-    """Read config and tokenizer; LoadError when this is no causal language model that we can run.
+    """Read config and tokenizer; LoadError when this is no language model that we can run.
 
     `like`: a model whose tokenizer is taken over when the files are the same (reading one takes a while).
     """
@@ -59,12 +63,8 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
     choose_no_code(config)
     if location.gguf_file is not None:  # a config.json was looked at before it was read
         check_fields(spec.name, config.to_dict())
-    if getattr(config, "is_encoder_decoder", False):
-        raise LoadError(
-            f"{spec.name} is an encoder-decoder model ({config.model_type}): only causal language models are supported."
-        )
-    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise LoadError(f"{spec.name} is a {config.model_type} model, which is no causal language model.")
+    if reason := why_no_language_model(config):
+        raise LoadError(f"{spec.name} {reason}.")
     _check_parts(spec, config)
     if like is not None and _same_tokenizer(location.folder, like.location.folder):
         return ModelDescription(spec, location, config, like.tokenizer)
@@ -76,6 +76,8 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
         if _CODE in str(error):
             raise LoadError(f"{spec.name}: its tokenizer {_NEEDS_CODE}") from error
         raise LoadError(f"{spec.name}: its tokenizer cannot be read: {in_words(error, _DAMAGED)}") from error
+    if is_encoder_decoder(config) and (reads_other_tokens(config) or getattr(tokenizer, "separate_vocabs", False)):
+        raise LoadError(f"{spec.name} reads one vocabulary and writes another, which is not done here.")
     template = tokenizer.chat_template
     parts = list(template.values()) if isinstance(template, dict) else [template or ""]
     if not all(isinstance(part, str) for part in parts):

@@ -1,9 +1,10 @@
 """What `generate` gives a model beside the text: asked, because a model's class may prepare its inputs as it likes.
 
-Most classes are given the tokens of the text and nothing that changes what they say. RoBERTa and its kin begin to
-number tokens behind their padding id, and `generate` numbers them from 0; XLM is given a mask token behind the text,
-XLNet a dummy token and a permutation. Whether and how depends on the version of transformers, and its text is what
-ours is held against. So a short text is gone on with, and the logits are held against those of passes over the text.
+Most classes are given the tokens of the text and nothing that changes what they say. RoBERTa and its kin
+begin to number tokens behind their padding id, and `generate` numbers them from 0; XLM is given a mask token
+behind the text, XLNet a dummy token and a permutation. A decoder with an encoder begins with a token of its
+own. Whether and how depends on the version of transformers, and its text is what ours is held against. So a
+short text is gone on with, and the logits are held against those of passes over the text.
 """
 
 from __future__ import annotations
@@ -45,8 +46,7 @@ class Inputs:
 @torch.inference_mode()
 def inputs_of_generate(model: PreTrainedModel, room: int | None) -> Inputs:
     """How the logits of `generate`, which goes on with a text, are had. `room`: the model's context, in tokens."""
-    length = _PROMPT if room is None else max(1, min(_PROMPT, room - _STEPS))
-    text = torch.tensor([_plain_ids(model, length + _STEPS)], device=input_device(model))
+    text = _text_for(model, _PROMPT if room is None else max(1, min(_PROMPT, room - _STEPS)))
     own = [name for name in _HOOKS if getattr(type(model), name, None) is not getattr(GenerationMixin, name, None)]
     told: list[tuple[tuple[torch.Tensor, ...], float]] = []
     fault = ""
@@ -84,16 +84,50 @@ def input_device(model: PreTrainedModel) -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")  # offloaded: accelerate's hook moves them
 
 
-def _told(model: PreTrainedModel, text: torch.Tensor, use_cache: bool) -> tuple[torch.Tensor, ...]:
-    """The logits [vocabulary] that `generate`, made to write a text [1, n], has before each of its last 2 tokens.
+def start_id(model: PreTrainedModel) -> int | None:
+    """What `generate` gives a decoder with an encoder before its text; None where no file names that."""
+    config = model.generation_config
+    named = getattr(config, "decoder_start_token_id", None)
+    named = getattr(config, "bos_token_id", None) if named is None else named
+    return named[0] if isinstance(named, list) and len(named) == 1 else named
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Ids [1, n], of which the last are what `generate` is made to write; `read` [1, m] is the encoder's, if any."""
+
+    ids: torch.Tensor
+    read: torch.Tensor | None = None
+
+    @property
+    def begin(self) -> torch.Tensor:
+        """What `generate` is given."""
+        return self.ids[:, :-_STEPS] if self.read is None else self.read
+
+    def until(self, place: int) -> dict[str, torch.Tensor]:
+        """What a pass over the text before a place is given."""
+        ids = self.ids[:, :place]
+        return {"input_ids": ids} if self.read is None else {"input_ids": self.read, "decoder_input_ids": ids}
+
+
+def _text_for(model: PreTrainedModel, length: int) -> _Text:
+    plain = torch.tensor([_plain_ids(model, length + _STEPS)], device=input_device(model))
+    if not model.config.is_encoder_decoder:
+        return _Text(plain)
+    written = torch.cat((plain.new_full((1, 1), start_id(model) or 0), plain[:, -_STEPS:]), 1)
+    return _Text(written, plain[:, :length])
+
+
+def _told(model: PreTrainedModel, text: _Text, use_cache: bool) -> tuple[torch.Tensor, ...]:
+    """The logits [vocabulary] that `generate`, made to write a text, has before each of its last 2 tokens.
 
     Without the model's generation config: its penalties and end ids say nothing of the inputs.
     """
 
     def force(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        return torch.full_like(scores, -torch.inf).index_fill(1, text[0, ids.shape[1]].to(scores.device), 0.0)
+        return torch.full_like(scores, -torch.inf).index_fill(1, text.ids[0, ids.shape[1]].to(scores.device), 0.0)
 
-    begin = text[:, :-_STEPS]
+    begin = text.begin
     config = GenerationConfig(
         max_new_tokens=_STEPS,
         do_sample=False,
@@ -101,6 +135,7 @@ def _told(model: PreTrainedModel, text: torch.Tensor, use_cache: bool) -> tuple[
         output_logits=True,
         return_dict_in_generate=True,
         pad_token_id=0,
+        decoder_start_token_id=None if text.read is None else int(text.ids[0, 0]),
     )
     kept, model.generation_config = model.generation_config, GenerationConfig()
     try:
@@ -109,21 +144,19 @@ def _told(model: PreTrainedModel, text: torch.Tensor, use_cache: bool) -> tuple[
         )
     finally:
         model.generation_config = kept
-    if found.sequences.shape != text.shape or len(found.logits) != _STEPS:
+    if found.sequences.shape != text.ids.shape or len(found.logits) != _STEPS:
         raise ValueError(f"it makes {list(found.sequences.shape)} tokens of {list(begin.shape)}")
     return tuple(row[0].float() for row in found.logits)
 
 
-def _are_of(
-    model: PreTrainedModel, text: torch.Tensor, rows: Sequence[torch.Tensor], bound: float, *, numbered: bool
-) -> bool:
+def _are_of(model: PreTrainedModel, text: _Text, rows: Sequence[torch.Tensor], bound: float, *, numbered: bool) -> bool:
     """Whether passes over the text alone give these logits before its last tokens."""
     last = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(type(model).forward).parameters else {}
-    for place, told in enumerate(rows, text.shape[1] - len(rows)):
-        count = torch.arange(place, device=text.device)[None]
+    for place, told in enumerate(rows, text.ids.shape[1] - len(rows)):
+        count = torch.arange(place, device=text.ids.device)[None]
         places = {"position_ids": count} if numbered else {}
         ours = (
-            model(text[:, :place], use_cache=False, return_dict=True, **last, **places)
+            model(**text.until(place), use_cache=False, return_dict=True, **last, **places)
             .logits[0, -1]
             .float()
             .to(told.device)
@@ -137,8 +170,9 @@ def _are_of(
     return True
 
 
-def _varies(model: PreTrainedModel, text: torch.Tensor) -> bool:
-    one, other = (model(text, use_cache=False, return_dict=True).logits[0, -1].float() for _ in range(2))
+def _varies(model: PreTrainedModel, text: _Text) -> bool:
+    given = text.until(text.ids.shape[1])
+    one, other = (model(**given, use_cache=False, return_dict=True).logits[0, -1].float() for _ in range(2))
     return float((one - other).abs().max()) > _EXACT * float(one.abs().max())
 
 

@@ -21,7 +21,7 @@ from specdec_tui.backends.small_files import FileProblem, check_folder, is_there
 from specdec_tui.backends.waiting import NoAnswer, awaited
 from specdec_tui.backends.weight_files import Contents, check_weights, names_of
 
-_DESCRIPTION = ("*.json", "*.model", "*.jinja", "*.tiktoken", "vocab.txt", "merges.txt")
+_DESCRIPTION = ("*.json", "*.model", "*.jinja", "*.tiktoken", "*.spm", "vocab.txt", "merges.txt")
 _SAFETENSORS = ("*.safetensors", "*.safetensors.index.json")
 _PICKLED = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
 # Other formats of the same weights: subfolders (original/, onnx/) and Mistral's single file.
@@ -35,7 +35,10 @@ _TOKENIZER_FILES = (
     "tekken.json",
     "*.tiktoken",
 )
-_TOKENIZER_STEMS = ("tokenizer", "vocab", "merges", "spiece", "tekken", "special_tokens", "added_tokens")
+_TOKENIZER_STEMS = (
+    *("tokenizer", "vocab", "merges", "spiece", "tekken", "special_tokens", "added_tokens"),
+    *("source.spm", "target.spm"),
+)
 # Bytes that may come beyond those that were announced, and in all where no number was.
 _SLACK, _MOST_UNTOLD = 16 << 20, 1 << 30
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?")  # as long as the hub has them

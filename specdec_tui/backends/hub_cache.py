@@ -22,11 +22,16 @@ from specdec_tui.doors.characters import one_line
 _PREFIX = "models--"
 _REVISION = re.compile(r"[\w.-]{1,100}")
 _LONGEST_NAME = 200
+# How the classes of encoder-decoder models are called, and what the configs of those have that read no text alone.
+_ENCODER_DECODERS = ("ForConditionalGeneration", "MTModel", "WithLMHeadModel", "ForTextToText")
+_SENSES = frozenset(
+    {"num_mel_bins", "vision_config", "audio_config", "image_size", "patch_size", "input_feat_per_channel"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CachedModel:
-    """A causal language model in the local hub cache, complete and ready to load."""
+    """A language model in the local hub cache, complete and ready to load."""
 
     name: str
     size_bytes: int
@@ -42,14 +47,14 @@ class DamagedModel:
 
 
 def cached_models(folder: Path | None = None) -> list[CachedModel]:
-    """Complete causal language models in the hub cache (by default the user's), most recently used first."""
+    """Complete language models in the hub cache (by default the user's), most recently used first."""
     return [model for model in scan_cache(folder) if isinstance(model, CachedModel)]
 
 
 def scan_cache(folder: Path | None = None) -> list[CachedModel | DamagedModel]:
     """The same with the damaged ones, which come last, as does a cache that cannot be read.
 
-    What is no causal language model is left out.
+    What is no language model is left out.
     """
     if folder is None:
         from huggingface_hub import constants
@@ -86,7 +91,7 @@ def _repositories(folder: Path) -> list[Path]:
 
 
 def _look_into(name: str, repository: Path) -> tuple[float, CachedModel] | None:
-    """When a repository was last used, and its model; None for what is no causal language model, or not fetched."""
+    """When a repository was last used, and its model; None for what is no language model, or not fetched."""
     problem: FileProblem | LoadError | None = None
     for snapshot in _snapshots(repository):
         try:
@@ -96,7 +101,7 @@ def _look_into(name: str, repository: Path) -> tuple[float, CachedModel] | None:
                 config = read_object(snapshot / "config.json")
             except FileProblem as fault:
                 raise FileProblem(f"config.json {fault}") from None
-            if not _is_causal_lm(config):
+            if not _is_language_model(config):
                 continue
             sizes_of(name, config)
             if (weights := names_of(snapshot)) is None:
@@ -149,16 +154,19 @@ def _main_revision(repository: Path) -> str:
     return text
 
 
-def _is_causal_lm(config: dict[str, Any]) -> bool:
-    """FileProblem where that cannot be told: `architectures` has to be a list of names."""
+def _is_language_model(config: dict[str, Any]) -> bool:
+    """Whether it goes on with a text, or reads one and writes another.
+
+    FileProblem where that cannot be told: `architectures` has to be a list of names.
+    """
     names = config.get("architectures")
     if names is None:
         return False
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise FileProblem(f"config.json is damaged: architectures is {str(names)[:40]!r}")
-    return not config.get("is_encoder_decoder", False) and any(
-        name.endswith(("ForCausalLM", "LMHeadModel")) for name in names
-    )
+    if not config.get("is_encoder_decoder", False):
+        return any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in names)
+    return _SENSES.isdisjoint(config) and any(name.endswith(_ENCODER_DECODERS) for name in names)
 
 
 def _used(snapshot: Path) -> float:

@@ -16,6 +16,7 @@ from specdec_tui.backends import compatibility, config_faults, hub, memory
 from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
 from specdec_tui.backends.causal_probe import refuse_what_looks_ahead
 from specdec_tui.backends.description import ModelDescription, describe
+from specdec_tui.backends.encoder_decoder import EncoderDecoderModel, check_start
 from specdec_tui.backends.end_tokens import end_ids, ends_elsewhere
 from specdec_tui.backends.errors import first_line, is_out_of_memory, panics_raise, plainly
 from specdec_tui.backends.generate_probe import Inputs
@@ -29,6 +30,7 @@ from specdec_tui.backends.weights import asked_by, check_quantization, info_of, 
 from specdec_tui.settings import ModelChoice
 
 _TRIAL = 40  # tokens
+Runnable = TransformersModel | LeanModel | EncoderDecoderModel
 _NO_MEMORY = "Not enough memory:"
 
 
@@ -40,8 +42,8 @@ class Pair:
     target's files ask of a text, by setting.
     """
 
-    target: TransformersModel | LeanModel
-    drafter: TransformersModel | LeanModel | None
+    target: Runnable
+    drafter: Runnable | None
     tokenizer: PromptTokenizer
     end_ids: frozenset[int]
     shared_ids: torch.Tensor | None
@@ -94,7 +96,7 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
     places = memory.place(needs, device, target.spec.quantization)
     notes += [place.note for place in places if place.note]
 
-    loaded: list[TransformersModel | LeanModel] = []
+    loaded: list[Runnable] = []
     ends: frozenset[int] = frozenset()
     asked: dict[str, Any] = {}
     applied: frozenset[str] = frozenset()
@@ -123,7 +125,9 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
                 ends, told = end_ids(model.spec.name, weights, target.tokenizer)
             else:
                 told = ends_elsewhere(model.spec.name, weights, ends)
-            plain = TransformersModel(weights)
+            if model.is_encoder_decoder:
+                check_start(model.spec.name, weights)
+            plain = EncoderDecoderModel(weights) if model.is_encoder_decoder else TransformersModel(weights)
             told += _of_inputs(model.spec.name, weights.config.model_type, plain.inputs)
             asks = asked_by(model, weights)
             if index == 0 and model.location.gguf_file is None:
@@ -138,7 +142,9 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
             notes += info.notices
     progress(Progress("Ready", 1.0))
 
-    tokenizer = PromptTokenizer(target.tokenizer, target.spec.name)
+    tokenizer = PromptTokenizer(target.tokenizer, target.spec.name, for_encoder=target.is_encoder_decoder)
+    if target.is_encoder_decoder:
+        notes.append(f"{target.spec.name} is an encoder-decoder model: its encoder reads the prompt as it is, no chat.")
     drafter_info = infos[1] if len(infos) == 2 else None
     mask = shared.shared_ids(loaded[0].vocab_size)
     return Pair(
@@ -173,7 +179,7 @@ def _load_again(model: ModelDescription, dtype: torch.dtype, place: memory.Place
     return load_weights(model, dtype, place)[0]
 
 
-def _as_held(info: ModelInfo, runnable: TransformersModel | LeanModel) -> ModelInfo:
+def _as_held(info: ModelInfo, runnable: Runnable) -> ModelInfo:
     """What was loaded, as its executor holds it."""
     if not isinstance(runnable, LeanModel):
         return info
@@ -192,13 +198,13 @@ def _of_inputs(name: str, kind: str, inputs: Inputs) -> tuple[str, ...]:
 
 def _runnable(
     weights: PreTrainedModel,
-    plain: TransformersModel,
+    plain: TransformersModel | EncoderDecoderModel,
     load_again: Callable[[], PreTrainedModel],
     name: str,
     heart: Heart,
-) -> tuple[TransformersModel | LeanModel, str]:
+) -> tuple[Runnable, str]:
     """The fastest executor whose logits are the model's, and a note where that is not what one would expect."""
-    if not fits(weights):
+    if isinstance(plain, EncoderDecoderModel) or not fits(weights):
         lost = f"{name} keeps a state that cannot be rewound: it recomputes the text at each step."
         return plain, "" if plain.rewindable else lost
     slower = f"{name} runs on plain layers, which are slower: "

@@ -13,7 +13,7 @@ from typing import Any
 import accelerate
 import psutil
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedConfig
+from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -21,6 +21,7 @@ from specdec_tui.backends import config_faults
 from specdec_tui.backends.causal_lm import context_length_of
 from specdec_tui.backends.config_sizes import LAYER_BYTES, Sizes
 from specdec_tui.backends.errors import is_out_of_memory
+from specdec_tui.backends.model_class import class_for
 from specdec_tui.backends.pair import LoadError
 
 # Bytes a quantized weight takes, its scales included (bitsandbytes: one float per row, per 64 weights).
@@ -85,7 +86,7 @@ def estimate(name: str, config: PreTrainedConfig, dtype: torch.dtype, quantizati
     try:
         with accelerate.init_empty_weights(include_buffers=True), _bounded(name):
             # Eager attention, which every model has: a config may name a kernel to be fetched.
-            model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+            model = class_for(config).from_config(config, attn_implementation="eager")
         return _counted(name, model, config, dtype, quantization)
     except LoadError:
         raise
@@ -172,7 +173,8 @@ def _stored_bytes(config: PreTrainedConfig) -> float | None:
 
 
 def _cache_bytes(config: PreTrainedConfig, dtype: torch.dtype) -> int:
-    layers = getattr(config, "num_hidden_layers", 0) or 0
+    """Of a token: a decoder with an encoder keeps as much of the prompt's, which its cross-attention has made."""
+    layers = getattr(config, "num_decoder_layers", None) or getattr(config, "num_hidden_layers", 0) or 0
     heads = getattr(config, "num_attention_heads", None) or 1
     width = getattr(config, "head_dim", None) or (getattr(config, "hidden_size", 0) or 0) // heads
     groups = getattr(config, "num_key_value_heads", None) or heads

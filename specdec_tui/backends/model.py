@@ -60,7 +60,7 @@ class CausalModel(Protocol):
 
     @property
     def context_length(self) -> int | None:
-        """Most tokens a context can hold; None when unbounded."""
+        """Most tokens a context can hold; None when unbounded. See `longest_text`."""
         ...
 
     @property
@@ -72,7 +72,7 @@ class CausalModel(Protocol):
         """A new empty context. `capacity` is a hint of the tokens it will hold.
 
         With `use_cache=False` every extension recomputes the whole sequence: the same logits,
-        slower, to show what the cache buys.
+        slower, to show what the cache buys. (What an encoder made of the prompt is no cache: `generate` keeps it too.)
         """
         ...
 
@@ -82,8 +82,28 @@ class CausalModel(Protocol):
 
 
 @runtime_checkable
+class ReadingApart(Protocol):
+    """A model that reads the prompt in one place and writes in another, each with a length of its own.
+
+    Its `context_length` is that of the place where it writes.
+    """
+
+    def longest_text(self, prompt_length: int) -> int | None:
+        """See `longest_text`; less than the prompt's own length where that is too long."""
+        ...
+
+
+def longest_text(model: CausalModel, prompt_length: int) -> int | None:
+    """Most tokens, the prompt's included, of a text that begins with a prompt of so many; None when unbounded."""
+    return model.longest_text(prompt_length) if isinstance(model, ReadingApart) else model.context_length
+
+
+@runtime_checkable
 class Expecting(Protocol):
-    """A context whose logits depend on how long its prompt is, not only on what it holds."""
+    """A context whose logits depend on how long its prompt is, not only on what it holds.
+
+    While it holds less than that it may give rows that are no numbers.
+    """
 
     def expect(self, length: int) -> None:
         """Before anything is held: the prompt will have `length` tokens, in however many pieces it comes."""

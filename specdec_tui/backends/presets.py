@@ -96,6 +96,14 @@ PRESETS = {
             (1.71e9, 134.5e6),
             "SmolLM2 1.7B and 135M Instruct",
         ),
+        Preset(
+            "flan-t5",
+            "google/flan-t5-xl",
+            "google/flan-t5-small",
+            "none",
+            (2.85e9, 77e6),
+            "Flan-T5 XL and Small (encoder-decoder, no chat)",
+        ),
     )
 }
 

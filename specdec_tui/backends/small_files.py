@@ -31,7 +31,7 @@ _SETTINGS = (
     "processor_config.json",
 )
 _ALL_NAMES = (*_SETTINGS, *_TOKENIZERS, "chat_template.jinja")
-_KINDS = (".jinja", ".model", ".tiktoken", ".index.json")
+_KINDS = (".jinja", ".model", ".spm", ".tiktoken", ".index.json")
 _MOST_NAMES = 10_000
 
 _LFS = b"version https://git-lfs.github.com/spec/"
@@ -125,7 +125,7 @@ def check_folder(folder: Path) -> None:
             elif path.suffix == ".json":
                 read_json(path)
             else:
-                read_bytes(path, MOST_TOKENIZER_BYTES if path.suffix in (".model", ".tiktoken") else MOST_BYTES)
+                read_bytes(path, MOST_TOKENIZER_BYTES if path.suffix in (".model", ".spm", ".tiktoken") else MOST_BYTES)
         except FileProblem as problem:
             raise FileProblem(f"{path.name} {problem}") from None
 

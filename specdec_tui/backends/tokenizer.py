@@ -107,16 +107,20 @@ class Prompt(NamedTuple):
 
 
 class PromptTokenizer:
-    """The target's tokenizer as the session uses it. Ids are the target's."""
+    """The target's tokenizer as the session uses it. Ids are the target's.
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str = "") -> None:
+    `for_encoder`: prompts are what an encoder reads, alone and whole, never a part of a chat.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str = "", for_encoder: bool = False) -> None:
         self.tokenizer = tokenizer
         self._name = name
+        self._for_encoder = for_encoder
         self._pieces: dict[int, str] = {}
 
     @property
     def has_chat_template(self) -> bool:
-        return bool(self.tokenizer.chat_template)
+        return bool(self.tokenizer.chat_template) and not self._for_encoder
 
     def encode(
         self, prompt: str, history: Sequence[Turn] = (), chat: bool = True, cancelled: Callable[[], bool] = never
@@ -217,7 +221,8 @@ class PromptTokenizer:
         if begin is None or not typed:
             return []
         before = Counter(token for token in ids[:begin] if token != self.tokenizer.bos_token_id)
-        behind = Counter(ids[begin + len(typed) :])
+        closing = self.tokenizer.eos_token_id if self._for_encoder else None  # every text that an encoder reads has it
+        behind = Counter(token for token in ids[begin + len(typed) :] if token != closing)
         told = []
         if before:
             told.append(f"the tokenizer puts {self._named(before)} before the prompt, as it does for generate")

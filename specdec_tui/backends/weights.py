@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import transformers
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedModel
+from transformers import BitsAndBytesConfig, PreTrainedModel
 
 from specdec_tui.backends import hub
 from specdec_tui.backends.description import ModelDescription
@@ -22,6 +22,7 @@ from specdec_tui.backends.errors import first_line, in_words, plainly
 from specdec_tui.backends.generation_fields import asked_of_generate, asked_of_gguf, told
 from specdec_tui.backends.gguf_header import read_header
 from specdec_tui.backends.memory import Placement
+from specdec_tui.backends.model_class import class_for
 from specdec_tui.backends.pair import LoadError, ModelInfo
 from specdec_tui.backends.weight_files import names_of
 from specdec_tui.doors.characters import named
@@ -102,7 +103,7 @@ def load_weights(
         )
     try:
         loaded: PreTrainedModel
-        loaded, found = AutoModelForCausalLM.from_pretrained(
+        loaded, found = class_for(model.config).from_pretrained(
             model.location.folder, output_loading_info=True, **arguments
         )
     except torch.OutOfMemoryError as error:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 
-from specdec_tui.backends.model import CausalModel, ModelContext
+from specdec_tui.backends.model import CausalModel, ModelContext, longest_text
 from specdec_tui.decoding.controls import Controls
 from specdec_tui.decoding.ending import Ending
+from specdec_tui.decoding.prompt import read_prompt
 from specdec_tui.decoding.rules import Rule
 from specdec_tui.decoding.sampling import Dice, Sampler
 
@@ -51,6 +52,7 @@ class DraftSetup:
     capacity: int
     use_cache: bool = True
     controls: Controls = field(default_factory=Controls)
+    cancelled: Callable[[], bool] = lambda: False
 
 
 class Drafter(Protocol):
@@ -67,7 +69,7 @@ class Drafter(Protocol):
         ...
 
     def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
-        """Take in the prompt. This time counts as prefill."""
+        """Take in the prompt. This time counts as prefill. `prompt.Stopped` where it was cancelled meanwhile."""
         ...
 
     def propose(self, ids: Sequence[int], most: int, position: int) -> Proposal:
@@ -105,6 +107,7 @@ class ModelDrafter:
         self._context: ModelContext | None = None
         self._setup: DraftSetup | None = None
         self._prompt = 0  # tokens
+        self._limit: int | None = None
         self._notice = ""
 
     @property
@@ -112,13 +115,13 @@ class ModelDrafter:
         return self._notice
 
     def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
-        limit = self.model.context_length
+        self._limit = limit = longest_text(self.model, len(ids))
         capacity = setup.capacity if limit is None else min(setup.capacity, limit)
         self._setup, self._prompt = setup, len(ids)
         self._notice = ""
         self._context = self.model.open(use_cache=setup.use_cache, capacity=capacity)
         if limit is None or len(ids) <= limit:
-            self._context.extend(self._known(ids), keep=1)
+            read_prompt(self.model, self._context, self._known(ids), setup.use_cache, setup.cancelled)
 
     def propose(self, ids: Sequence[int], most: int, position: int) -> Proposal:
         proposal, text = Proposal(), list(ids)
@@ -138,8 +141,8 @@ class ModelDrafter:
         Everything not fed yet goes in at once: usually one token, two after a full acceptance.
         """
         assert self._context is not None, "start comes first"
-        limit = self.model.context_length
-        if limit is not None and len(text) > limit:
+        if self._limit is not None and len(text) > self._limit:
+            limit = self.model.context_length
             self._notice = f"the drafter's context of {limit} tokens is full: no more drafts from it"
             return None
         self.rewind(len(text) - 1)  # the last token is always fed: its logits are what is asked for

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from specdec_tui.backends.model import CausalModel, Expecting, ModelContext
+from specdec_tui.backends.model import CausalModel, ModelContext, longest_text
 from specdec_tui.decoding.controls import Controls
 from specdec_tui.decoding.drafters import Drafter, DraftSetup, Proposal
 from specdec_tui.decoding.ending import Ending
 from specdec_tui.decoding.insight import insights, with_residual
+from specdec_tui.decoding.prompt import Stopped, read_prompt
 from specdec_tui.decoding.records import (
     DraftsProposed,
     EndReason,
@@ -30,13 +31,6 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.decoding.rules import Rule, Verdict, chosen, residual
 from specdec_tui.decoding.sampling import Dice, Sampler
-
-PREFILL_CHUNK = 512
-"""Tokens of a prompt that a model on the CPU reads between two looks at whether to go on: about a second's work."""
-
-
-class Stopped(Exception):
-    """The run was cancelled while it read the prompt."""
 
 
 def nothing() -> None:
@@ -126,7 +120,7 @@ class Run:
     @property
     def room(self) -> int:
         """Tokens the text can still grow by: what length and context leave."""
-        limit = self.target.context_length
+        limit = longest_text(self.target, self.prompt_length)
         left = self.max_new_tokens - self.position
         return left if limit is None else min(left, limit - len(self.ids))
 
@@ -136,12 +130,11 @@ class Run:
         if self.position >= self.max_new_tokens:
             return RunEnded(EndReason.LENGTH)
         if self.room <= 0:
-            limit = self.target.context_length
-            what = (
-                "prompt and new tokens fill"
-                if self.position
-                else f"the prompt of {len(self.ids)} tokens leaves no room in"
-            )
+            limit, written = longest_text(self.target, self.prompt_length), self.target.context_length
+            what = f"the prompt of {len(self.ids)} tokens leaves no room in"
+            if self.position:
+                what = "prompt and new tokens fill" if limit == written else "the new tokens fill"
+                limit = written
             return RunEnded(EndReason.CONTEXT, f"{what} the target's context of {limit} tokens")
         return RunEnded(EndReason.CANCELLED) if cancelled() else None
 
@@ -149,7 +142,7 @@ class Run:
         begin = self.clock()
         capacity = len(self.ids) + self.room
         self.context = self.target.open(use_cache=use_cache, capacity=capacity)
-        scores = self._scores(self._read_prompt(self.context, use_cache))
+        scores = self._scores(read_prompt(self.target, self.context, self.ids, use_cache, self.cancelled))
         if self.drafter:
             self.drafter.start(self.ids, self._setup(capacity, use_cache))
         first = self.rule.draw(scores[0], 0, self.dice)
@@ -162,21 +155,9 @@ class Run:
         token = self._emitted(first, Status.SAMPLED, 0, float(scores[0][first]), seen)
         return PrefillDone(token, seconds, recomputes=self.context.recomputes)
 
-    def _read_prompt(self, context: ModelContext, use_cache: bool) -> torch.Tensor:
-        """Logits [1, vocab_size] behind the prompt. On the CPU `Stopped`, when cancelled, within a piece of it."""
-        ids, last = self.ids, 0
-        if isinstance(context, Expecting):
-            context.expect(len(ids))
-        if use_cache and self.target.device.type == "cpu":
-            last = (len(ids) - 1) // PREFILL_CHUNK * PREFILL_CHUNK
-        for begin in range(0, last, PREFILL_CHUNK):
-            context.extend(ids[begin : begin + PREFILL_CHUNK], keep=1)
-            if self.cancelled():
-                raise Stopped
-        return context.extend(ids[last:], keep=1)
-
     def _setup(self, capacity: int, use_cache: bool) -> DraftSetup:
-        return DraftSetup(self.sampler, self.rule, self.dice, self.ending.ids, capacity, use_cache, self.controls)
+        ends, controls = self.ending.ids, self.controls
+        return DraftSetup(self.sampler, self.rule, self.dice, ends, capacity, use_cache, controls, self.cancelled)
 
     def _propose(self) -> tuple[Proposal, float]:
         most = min(self.gamma, self.room - 1)

@@ -208,7 +208,7 @@ def test_ten_million_layers_are_refused_before_one_is_built(save_model: Any, mon
     def fail(*arguments: object, **options: object) -> None:
         raise AssertionError("it was built")
 
-    monkeypatch.setattr("specdec_tui.backends.memory.AutoModelForCausalLM.from_config", fail)
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_config", fail)
     text = refusal(folder)
     assert text.startswith("Not enough memory: ") and " needs about 370.5 GB" in text and "is free" in text
 

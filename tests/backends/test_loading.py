@@ -125,10 +125,10 @@ class TestRefusedBeforeWeights:
         with pytest.raises(LoadError, match="--quantize cannot"):
             load(tiny_gguf, quantize="int8")
 
-    def test_an_encoder_decoder_model(self, tmp_path: Path) -> None:
-        transformers.T5Config(d_model=8, num_layers=1, num_heads=1).save_pretrained(tmp_path)
+    def test_an_encoder_decoder_model_that_reads_no_text(self, tmp_path: Path) -> None:
+        transformers.WhisperConfig(d_model=8, encoder_layers=1, decoder_layers=1).save_pretrained(tmp_path)
         tiny_tokenizer().save_pretrained(tmp_path)
-        with pytest.raises(LoadError, match=r"encoder-decoder model \(t5\)"):
+        with pytest.raises(LoadError, match=r"is an encoder-decoder model \(whisper\) that does not read and write"):
             load(tmp_path)
 
     def test_a_model_that_is_no_language_model(self, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_running_out_of_memory_is_said_plainly(save_model: Any, monkeypatch: pyt
     def fail(*arguments: object, **options: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore")
 
-    monkeypatch.setattr(weights.AutoModelForCausalLM, "from_pretrained", fail)
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", fail)
     with pytest.raises(LoadError, match="out of memory on cpu"):
         load(save_model("target"))
 

@@ -12,7 +12,7 @@ from tiny_transformers import CONFIGS, LENGTH_DEPENDENT, tiny_model
 
 from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
 from specdec_tui.backends.rotations import LengthContext, LengthRotations
-from specdec_tui.decoding import run as runs
+from specdec_tui.decoding import prompt
 from specdec_tui.decoding.device_run import Programs
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter
 from specdec_tui.decoding.lookup import LookupDrafter
@@ -110,7 +110,7 @@ def test_texts_before_across_and_beyond_the_switch_are_those_of_generate(
 def test_a_prompt_read_in_pieces_gives_the_text_of_generate(
     kind: str, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "PREFILL_CHUNK", piece)
+    monkeypatch.setattr(prompt, "PREFILL_CHUNK", piece)
     for length in PROMPTS:
         assert new_ids(decoding(kind, length, "speculative")) == generated(kind, length), length
 

@@ -20,6 +20,7 @@ from tiny_models import (
 )
 
 from specdec_tui.decoding.drafters import ModelDrafter
+from specdec_tui.decoding.prompt import PREFILL_CHUNK
 from specdec_tui.decoding.records import (
     DraftsProposed,
     EndReason,
@@ -32,7 +33,6 @@ from specdec_tui.decoding.records import (
     Token,
 )
 from specdec_tui.decoding.rules import RULES
-from specdec_tui.decoding.run import PREFILL_CHUNK
 from specdec_tui.decoding.sampling import Sampler
 
 SCRIPT = [3, 4, 5, 6, 7, 8, 9, 10, 11, 12]

@@ -1,0 +1,32 @@
+"""How a model takes in a prompt: in pieces on a CPU, so that it can be cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from specdec_tui.backends.model import CausalModel, Expecting, ModelContext
+
+PREFILL_CHUNK = 512
+"""Tokens of a prompt that a model on the CPU reads between two looks at whether to go on: about a second's work."""
+
+
+class Stopped(Exception):
+    """The run was cancelled while it read the prompt."""
+
+
+def read_prompt(
+    model: CausalModel, context: ModelContext, ids: Sequence[int], use_cache: bool, cancelled: Callable[[], bool]
+) -> torch.Tensor:
+    """Logits [1, vocab_size] behind a prompt. On the CPU `Stopped`, when cancelled, within a piece of it."""
+    last = 0
+    if isinstance(context, Expecting):
+        context.expect(len(ids))
+    if use_cache and model.device.type == "cpu":
+        last = (len(ids) - 1) // PREFILL_CHUNK * PREFILL_CHUNK
+    for begin in range(0, last, PREFILL_CHUNK):
+        context.extend(ids[begin : begin + PREFILL_CHUNK], keep=1)
+        if cancelled():
+            raise Stopped
+    return context.extend(ids[last:], keep=1)
