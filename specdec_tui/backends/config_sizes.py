@@ -13,13 +13,20 @@ from typing import Any
 
 from specdec_tui.backends.config_fields import check_fields, wrong
 
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+LAYERS = (
+    *("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    *("num_decoder_layers", "encoder_layers", "decoder_layers"),
+)
 WIDTH = ("hidden_size", "n_embd", "d_model")
 VOCABULARY = ("vocab_size",)
 # Checked for being whole numbers, where they are given as one number (some families give a list, by layer).
-_HEADS = ("num_attention_heads", "n_head", "num_heads")
+_HEADS = (
+    *("num_attention_heads", "n_head", "num_heads", "encoder_attention_heads", "decoder_attention_heads"),
+    *("relative_attention_num_buckets", "relative_attention_max_distance"),
+)
 _OTHERS = (
     *("intermediate_size", "n_inner", "ffn_dim", "word_embed_proj_dim", "num_key_value_heads", "head_dim"),
+    *("d_ff", "d_kv", "encoder_ffn_dim", "decoder_ffn_dim"),
     *("max_position_embeddings", "n_positions", "num_experts", "num_local_experts", "num_experts_per_tok"),
 )
 _HOW = {"quant_method", "load_in_8bit", "load_in_4bit"}

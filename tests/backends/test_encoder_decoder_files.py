@@ -153,6 +153,22 @@ def test_a_decoder_that_looks_ahead_is_refused_and_its_encoder_may(monkeypatch: 
         refuse_what_looks_ahead("m", model)
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "words"),
+    [
+        ("t5", {"num_decoder_layers": 10**9}, "Not enough memory"),
+        ("bart", {"decoder_layers": 10**9}, "Not enough memory"),
+        ("t5", {"d_kv": "wide"}, "d_kv in its config is 'wide': a whole number from 0 up is needed"),
+        ("t5", {"relative_attention_num_buckets": 0}, "relative_attention_num_buckets in its config is 0"),
+        ("bart", {"decoder_attention_heads": 5}, "decoder_attention_heads"),
+    ],
+)
+def test_sizes_that_make_no_model_are_named(save: Save, kind: str, values: dict[str, Any], words: str) -> None:
+    folder = save("one", kind)
+    with pytest.raises(LoadError, match=words):
+        load(change(folder, "config.json", **values))
+
+
 def test_quantized_models_run_and_are_checked(save: Save) -> None:
     pytest.importorskip("bitsandbytes")
     pair = load(save("one", d_ff=256), quantize="int8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from textual.geometry import Region
@@ -55,7 +56,8 @@ class Front:
             # What it was made with, not what the next run will be.
             self._app.prompt_box.border_subtitle = f"trace: {summary(trace.header.run_settings())}"
         else:
-            self._app.prompt_box.border_subtitle = summary(self.settings, self._app.runs.turns)
+            settings = replace(self.settings, chat=self._app.runs.chats)
+            self._app.prompt_box.border_subtitle = summary(settings, self._app.runs.turns)
         self.show_keys()
 
     def show_keys(self) -> None:

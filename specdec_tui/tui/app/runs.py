@@ -204,9 +204,14 @@ class Runs:
             )
         self._settle()
 
+    @property
+    def chats(self) -> bool:
+        """Whether a prompt goes on with a conversation: asked for, and the models have a template that says how."""
+        return self._screen.settings.chat and (self.pair is None or self.pair.chat_template)
+
     def _begin(self, prompt: str) -> None:
         settings = self._screen.settings
-        turn = (max(1, self.turns) if self._again else self.turns + 1) if settings.chat else 0
+        turn = (max(1, self.turns) if self._again else self.turns + 1) if self.chats else 0
         self.last_prompt, self.run = prompt, Run(prompt, settings, turn=turn)
         seen = self._screen.run_begins(self.run)
         if self._abandoned:
@@ -262,7 +267,7 @@ class Runs:
         self.run.events += batch
         self._screen.run_goes_on(batch)
         over = any(isinstance(event, Finished) for event in batch)
-        if over and self.run.settings.chat and any(map(_wrote, self.run.events)):
+        if over and self.run.turn and any(map(_wrote, self.run.events)):
             self.turns = self.run.turn
 
     def _job_ended(self, job: int, error: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from scripted_engine import ScriptedEngine, info, text_of
 from shell import ask, make_app, ready, toasts, until
@@ -378,6 +380,16 @@ async def test_new_chat_is_told_to_the_engine() -> None:
         assert "turn 2" in str(app.prompt_box.border_subtitle)
         await pilot.press("escape", "n")
         await until(pilot, lambda: engine.chats == 1 and "turn" not in str(app.prompt_box.border_subtitle))
+
+
+async def test_prompts_to_models_without_a_chat_template_are_no_turns_of_a_chat() -> None:
+    engine = ScriptedEngine()
+    engine.load = lambda choice, progress: replace(info(), chat_template=False)  # type: ignore[method-assign]
+    app = make_app(engine, prompt="hello")
+    async with app.run_test(size=SIZE) as pilot:
+        await finished(pilot)
+        assert app.settings.chat and str(app.prompt_box.border_subtitle).endswith("no chat")
+        assert app.runs.run is not None and app.runs.run.turn == 0
 
 
 async def test_help_lists_every_key_and_closes_again() -> None:
