@@ -79,15 +79,15 @@ class Run:
                 yield PrefillDone(None, 0.0)
             return end
         yield from self._get_ready(use_cache)
+        number = 0
         try:
             yield self._prefill(use_cache)
+            while (end := self._end(cancelled)) is None:
+                for record in self._play(number):
+                    number += isinstance(record, RoundVerified)
+                    yield record
         except Stopped:
             return RunEnded(EndReason.CANCELLED)
-        number = 0
-        while (end := self._end(cancelled)) is None:
-            for record in self._play(number):
-                number += isinstance(record, RoundVerified)
-                yield record
         return end
 
     def _get_ready(self, use_cache: bool) -> Iterator[Record]:

@@ -21,6 +21,7 @@ from specdec_tui.backends.hub_cache import cached_models
 from specdec_tui.backends.loading import Pair, load_pair
 from specdec_tui.backends.pair import LoadError, PromptError
 from specdec_tui.backends.presets import PRESETS, resolve
+from specdec_tui.decoding.device_run import Programs
 from specdec_tui.decoding.records import Checked, LosslessStatus, Notice, RunEnded, Step
 from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
@@ -167,6 +168,19 @@ def test_sizes_that_make_no_model_are_named(save: Save, kind: str, values: dict[
     folder = save("one", kind)
     with pytest.raises(LoadError, match=words):
         load(change(folder, "config.json", **values))
+
+
+@pytest.mark.parametrize("kind", ["t5", "bart"])
+def test_where_rounds_are_captured_it_goes_step_by_step_and_says_so(save: Save, kind: str) -> None:
+    engine = LocalEngine(lambda pair: Programs())
+    choice = ModelChoice(target=str(save("one", kind)), drafter=str(save("two", kind, 0.1)), device="cpu")
+    engine.load(choice, lambda progress: None)
+    names = ("target", "drafter", "speculative", "ngram", "lookup")
+    settings = Settings(strategies=names, max_new_tokens=6)
+    engine.prepare(settings, lambda: False, lambda progress: None)
+    events = list(engine.run("the cat", settings, lambda: False))
+    told = Notice("step by step, not captured: an encoder-decoder model is not captured")
+    assert [e.strategy for e in events if isinstance(e, Step) and e.record == told] == list(names)
 
 
 def test_quantized_models_run_and_are_checked(save: Save) -> None:

@@ -261,6 +261,16 @@ def test_a_run_can_be_cancelled_within_a_long_prompt() -> None:
     assert len(target.calls) == 2
 
 
+def test_a_run_can_be_cancelled_while_the_drafter_reads_a_long_prompt() -> None:
+    target, model = (scripted_model(SCRIPT, prompt_length=5 * PREFILL_CHUNK) for _ in range(2))
+    answers = iter([False] * 6 + [True])  # before the prompt, four times within it for the target, and then
+    drafter = ModelDrafter(model, 16)
+    records = run(target, [1] * 5 * PREFILL_CHUNK, drafter, cancelled=lambda: next(answers))
+    assert [type(record) for record in records] == [RunStarted, RunEnded]
+    assert ended(records).reason is EndReason.CANCELLED
+    assert (len(target.calls), len(model.calls)) == (5, 2)
+
+
 def test_an_empty_prompt_is_an_error_in_words() -> None:
     end = ended(run(scripted_model(SCRIPT), []))
     assert end.reason is EndReason.ERROR and "no tokens" in end.message
