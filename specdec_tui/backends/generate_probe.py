@@ -111,7 +111,7 @@ class _Text:
 
 
 def _text_for(model: PreTrainedModel, length: int) -> _Text:
-    plain = torch.tensor([_plain_ids(model, length + _STEPS)], device=input_device(model))
+    plain = torch.tensor([plain_ids(model, length + _STEPS)], device=input_device(model))
     if not model.config.is_encoder_decoder:
         return _Text(plain)
     written = torch.cat((plain.new_full((1, 1), start_id(model) or 0), plain[:, -_STEPS:]), 1)
@@ -183,7 +183,7 @@ def _bound(model: PreTrainedModel, use_cache: bool) -> float:
     return _CACHED if use_cache else _QUANTIZED if quantized else _HALF
 
 
-def _plain_ids(model: PreTrainedModel, length: int) -> list[int]:
+def plain_ids(model: PreTrainedModel, length: int) -> list[int]:
     """Ids without those that a config has a use for: padding changes what a model is given, whoever gives it."""
     config = model.config.get_text_config(decoder=True)
     used: set[object] = set()

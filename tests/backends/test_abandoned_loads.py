@@ -128,7 +128,7 @@ def test_every_word_for_too_little_memory_becomes_not_enough_memory(
         raise error
 
     if where == "from_pretrained":
-        monkeypatch.setattr("specdec_tui.backends.weights.AutoModelForCausalLM.from_pretrained", fail)
+        monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", fail)
     else:
         monkeypatch.setattr(loading, where, fail)
     if where == "LeanModel" and not isinstance(error, torch.OutOfMemoryError):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from scipy.stats import chisquare
-from tiny_encoder_decoders import ENCODER_DECODERS, tiny_encoder_decoder
+from tiny_encoder_decoders import ENCODER_DECODERS, MORE, tiny_encoder_decoder
 from transformers import GenerationConfig
 
 from specdec_tui.backends.cache import DecoderCache, RewindableLayer
@@ -109,6 +109,23 @@ def test_every_strategy_writes_what_generate_writes(kind: str, strategy: str, ga
     records = run(kind, strategy, gamma=gamma, use_cache=use_cache)
     assert new_ids(records) == generated(kind)
     assert records[-1] == RunEnded(EndReason.LENGTH)
+
+
+@pytest.mark.parametrize("kind", MORE)
+def test_more_families_write_what_generate_writes(kind: str) -> None:
+    assert model(kind).rewindable
+    for strategy in ("target", "itself", "ngram"):
+        assert new_ids(run(kind, strategy, gamma=3)) == generated(kind), strategy
+
+
+def test_a_short_prompt_before_does_not_change_how_a_long_one_is_read() -> None:
+    """BigBird reads short texts with full attention and would go on so."""
+    tiny = model("bigbird_pegasus")
+    fresh = tiny_encoder_decoder("bigbird_pegasus").get_encoder()(input_ids=torch.tensor([PROMPT])).last_hidden_state
+    tiny.encode(PROMPT[:4])
+    assert torch.allclose(tiny.encode(PROMPT).last_hidden_state, fresh, atol=1e-5)
+    full = EncoderDecoderModel(tiny_encoder_decoder("bigbird_pegasus", attention_type="original_full"))
+    assert not torch.allclose(full.encode(PROMPT).last_hidden_state, fresh, atol=1e-2)
 
 
 @pytest.mark.parametrize("kind", ENCODER_DECODERS)

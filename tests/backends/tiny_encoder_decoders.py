@@ -36,13 +36,26 @@ ENCODER_DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "pegasus": ("PegasusConfig", _BART | {"normalize_before": True}),
 }
 
+# More families, whose code differs in what concerns caches, places or how the prompt is read. Some count no padding.
+MORE: dict[str, tuple[str, dict[str, Any]]] = {
+    "mbart": ("MBartConfig", _BART),
+    "m2m_100": ("M2M100Config", _BART | {"pad_token_id": 3}),
+    "led": (
+        "LEDConfig",
+        _BART | {"max_encoder_position_embeddings": 64, "max_decoder_position_embeddings": 48, "attention_window": 8},
+    ),
+    "longt5": ("LongT5Config", _T5 | _NEAR | {"local_radius": 4}),
+    "switch": ("SwitchTransformersConfig", _T5 | _NEAR | {"num_experts": 2}),
+    "bigbird_pegasus": ("BigBirdPegasusConfig", _BART | {"block_size": 2, "num_random_blocks": 1}),
+}
+
 
 def tiny_encoder_decoder(kind: str, noise: float = 0.0, **overrides: Any) -> PreTrainedModel:
     """A random model whose choices are not all the same token, and depend on prompt, places and text.
 
     `noise` is a share of its weights: models with little of it agree now and then.
     """
-    name, values = ENCODER_DECODERS[kind]
+    name, values = (ENCODER_DECODERS | MORE)[kind]
     config = getattr(transformers, name)(**deepcopy(_IDS | values | overrides))
     torch.manual_seed(1)
     model = transformers.AutoModelForSeq2SeqLM.from_config(config).float().eval()
