@@ -39,6 +39,7 @@ def sampler_of(settings: Settings, asked: Asked | None = None) -> Sampler:
 
 def rounds_of(pair: Pair, settings: Settings) -> dict[str, Any]:
     """What decides the rounds of every strategy, and so the programs that play them: arguments of `decode`."""
+    from specdec_tui.backends.model import begin_of
     from specdec_tui.decoding.ending import nowhere
 
     ends = frozenset() if settings.ignore_eos else pair.end_ids
@@ -49,12 +50,18 @@ def rounds_of(pair: Pair, settings: Settings) -> dict[str, Any]:
         "gamma": settings.gamma,
         "end_ids": ends,
         "completes": pair.tokenizer.completes(stops) if stops else nowhere,
-        "controls": controls_of(settings, pair.asked, ends, lambda word: pair.tokenizer.ids_of_word(word)),
+        "controls": controls_of(
+            settings, pair.asked, ends, lambda word: pair.tokenizer.ids_of_word(word), begin_of(pair.target)
+        ),
     }
 
 
 def controls_of(
-    settings: Settings, asked: Asked, end_ids: frozenset[int], ids_of: Callable[[str], Sequence[Sequence[int]]]
+    settings: Settings,
+    asked: Asked,
+    end_ids: frozenset[int],
+    ids_of: Callable[[str], Sequence[Sequence[int]]],
+    begin: tuple[int, ...] | None = None,
 ) -> Controls:
     """The controls of a run. `ids_of`: the ids that a forbidden text can be written as."""
     from specdec_tui.decoding.controls import Controls
@@ -77,6 +84,7 @@ def controls_of(
         biases=biases,
         banned=banned,
         end_ids=end_ids,
+        begin=begin,
     )
 
 

@@ -77,6 +77,11 @@ class EncoderDecoderModel:
         """Of the decoder."""
         return self._context_length
 
+    @property
+    def begin(self) -> tuple[int, ...]:
+        """See `model.ReadingApart`."""
+        return (self.start,)
+
     def longest_text(self, prompt_length: int) -> int | None:
         """See `model.ReadingApart`. The token that the decoder begins with takes one of its places."""
         if self._prompt_length is not None and prompt_length > self._prompt_length:

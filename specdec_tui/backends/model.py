@@ -88,6 +88,11 @@ class ReadingApart(Protocol):
     Its `context_length` is that of the place where it writes.
     """
 
+    @property
+    def begin(self) -> tuple[int, ...]:
+        """What stands there before the new tokens."""
+        ...
+
     def longest_text(self, prompt_length: int) -> int | None:
         """See `longest_text`; less than the prompt's own length where that is too long."""
         ...
@@ -96,6 +101,11 @@ class ReadingApart(Protocol):
 def longest_text(model: CausalModel, prompt_length: int) -> int | None:
     """Most tokens, the prompt's included, of a text that begins with a prompt of so many; None when unbounded."""
     return model.longest_text(prompt_length) if isinstance(model, ReadingApart) else model.context_length
+
+
+def begin_of(model: CausalModel) -> tuple[int, ...] | None:
+    """What a text begins with where its prompt is read apart; None where it begins with the prompt."""
+    return model.begin if isinstance(model, ReadingApart) else None
 
 
 @runtime_checkable

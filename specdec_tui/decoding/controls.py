@@ -23,7 +23,8 @@ class Controls:
     of new tokens, once each and once for every time. `no_repeat_ngram`: no n tokens come twice. `biases`: added to the
     logit of the last token of a sequence where the others precede it; minus infinity forbids it, as do `banned` ones,
     which hold against every bias. `end_ids` are forbidden before there are `min_new_tokens`,
-    or `min_length` tokens with the prompt's.
+    or `min_length` tokens with the prompt's. `begin`: what stands for the prompt where an encoder reads that, whose
+    tokens then count for nothing; None where the text goes on behind it.
     """
 
     repetition_penalty: float = 1.0
@@ -35,11 +36,12 @@ class Controls:
     biases: tuple[tuple[tuple[int, ...], float], ...] = ()
     banned: tuple[tuple[int, ...], ...] = ()
     end_ids: frozenset[int] = frozenset()
+    begin: tuple[int, ...] | None = None
 
     @property
     def asked(self) -> tuple[str, ...]:
         """Names of the fields that change logits."""
-        names = (field.name for field in fields(self) if field.name != "end_ids")
+        names = (field.name for field in fields(self) if field.name not in ("end_ids", "begin"))
         return tuple(name for name in names if getattr(self, name) != getattr(NO_CONTROLS, name))
 
     def apply(self, logits: torch.Tensor, text: Sequence[int], prompt: int) -> torch.Tensor:
@@ -49,6 +51,8 @@ class Controls:
         """
         if not self.asked:
             return logits
+        if self.begin is not None:
+            text, prompt = [*self.begin, *text[prompt:]], len(self.begin)
         logits = logits.clone()
         ids = torch.tensor(text, dtype=torch.long)
         for index, row in enumerate(logits):

@@ -17,7 +17,8 @@ from transformers import GenerationConfig
 
 from specdec_tui.backends.cache import DecoderCache, RewindableLayer
 from specdec_tui.backends.encoder_decoder import EncoderDecoderContext, EncoderDecoderModel
-from specdec_tui.backends.model import longest_text
+from specdec_tui.backends.generation_asks import settings_asked
+from specdec_tui.backends.model import begin_of, longest_text
 from specdec_tui.decoding import prompt as prompts
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter
 from specdec_tui.decoding.lookup import LookupDrafter
@@ -34,6 +35,8 @@ from specdec_tui.decoding.records import (
     Status,
 )
 from specdec_tui.decoding.sampling import Sampler
+from specdec_tui.run_settings import controls_of
+from specdec_tui.settings import Settings
 
 GREEDY = Sampler("greedy")
 PROMPT = [(11 * i + 5) % 300 + 3 for i in range(20)]
@@ -109,6 +112,31 @@ def test_every_strategy_writes_what_generate_writes(kind: str, strategy: str, ga
     records = run(kind, strategy, gamma=gamma, use_cache=use_cache)
     assert new_ids(records) == generated(kind)
     assert records[-1] == RunEnded(EndReason.LENGTH)
+
+
+CONTROLLED: dict[str, dict[str, Any]] = {
+    "repetition": {"repetition_penalty": 2.0},
+    "ngrams": {"no_repeat_ngram_size": 2},
+    "least": {"min_length": 12, "sequence_bias": [[[1], 1e4]]},
+    "banned": {"bad_words_ids": [[token] for token in range(100, 300)]},
+}
+
+
+@pytest.mark.parametrize("name", CONTROLLED)
+@pytest.mark.parametrize("kind", ["t5", "bart"])
+def test_controls_see_what_the_decoder_wrote_and_no_prompt_as_in_generate(kind: str, name: str) -> None:
+    net, ids = tiny_encoder_decoder(kind), torch.tensor([PROMPT])
+    theirs = net.generate(
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=LENGTH, **CONTROLLED[name]
+    )[0, 1:].tolist()
+    assert theirs != generated(kind)
+    asked, applied = settings_asked(CONTROLLED[name])
+    assert applied == CONTROLLED[name].keys()
+    ends = frozenset({1})
+    controls = controls_of(Settings(), asked, ends, lambda word: [], begin_of(model(kind)))
+    for strategy in STRATEGIES:
+        records = run(kind, strategy, gamma=3, end_ids=ends, controls=controls)
+        assert new_ids(records) == theirs, strategy
 
 
 @pytest.mark.parametrize("kind", MORE)
