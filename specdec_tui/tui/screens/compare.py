@@ -102,7 +102,7 @@ def _legend(headers: Sequence[TraceHeader], whole: bool) -> list[Content]:
         names = "" if pair is None else " + ".join(m.name for m in (pair.target, pair.drafter) if m is not None)
         values = [f"{flag_of(name)} {_value(header.settings[name])}" for name in differing if name in header.settings]
         prompt = one_row(header.prompt)
-        prompt = prompt if len(prompt) <= _LONGEST_PROMPT else prompt[: _LONGEST_PROMPT - 1] + "…"
+        prompt = str(Content(prompt).truncate(_LONGEST_PROMPT, ellipsis=True))
         settings = [value for value, is_shown in zip(told[index], shown, strict=True) if is_shown]
         facts = " · ".join(part for part in (*settings, one_row(names), *map(one_row, values)) if part)
         when = local_time(header.created)

@@ -39,6 +39,14 @@ class Chosen:
     purpose: Purpose = "show"
 
 
+_HINTS = (
+    "↵ open · / filter · R race · e export · space mark · c compare · d delete",
+    "↵ open · / filter · space mark · c compare · d delete",
+    "/ filter · space mark · c compare · d delete",
+    "space mark · c compare · d delete",
+)
+
+
 class RunList(OptionList):
     """Tells when it has another width: the screen has it sooner, and its list then still the old one."""
 
@@ -83,7 +91,7 @@ class HistoryScreen(Dialog[Chosen]):
     def compose(self) -> ComposeResult:
         with Vertical(id="history") as box:
             box.border_title = "History"
-            box.border_subtitle = "↵ open · / filter · R race · e export · space mark · c compare · d delete"
+            box.border_subtitle = _HINTS[0]
             yield Static("", id="history-heading", markup=False)
             yield RunList(id="history-list", markup=False)
             yield Input(placeholder="any words: a prompt, a model, γ 4, disturbed", id="history-filter", compact=True)
@@ -106,7 +114,9 @@ class HistoryScreen(Dialog[Chosen]):
 
     @on(RunList.Resized)
     def _fit(self) -> None:
-        options = self.query_one(OptionList)
+        options, box = self.query_one(OptionList), self.query_one("#history")
+        room = box.size.width - 2  # the corners keep a line beside them
+        box.border_subtitle = next((hint for hint in _HINTS if len(hint) <= room), _HINTS[-1])
         if self._entries and options.size.width != self._width:
             self._fill(options.highlighted or 0)
 

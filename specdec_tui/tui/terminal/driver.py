@@ -25,7 +25,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 from textual.message import Message
 
-from specdec_tui.tui.terminal.flood import LARGEST, is_possible
+from specdec_tui.tui.terminal.flood import LARGEST, is_newer_focus, is_possible
 from specdec_tui.tui.terminal.intake import Intake
 from specdec_tui.tui.terminal.key_order import KeysInOrder, is_typing
 from specdec_tui.tui.terminal.writer import Writer
@@ -55,7 +55,7 @@ class TerminalDriver(LinuxDriver):
         self._pointer_changed = False
         self._stop_asked = False
         has_room = (lambda: app.has_room) if isinstance(app, KeysInOrder) else lambda: True
-        self._intake = Intake(self._loop, app.post_message, has_room)
+        self._intake = Intake(self._loop, app.post_message, has_room, is_newer_focus)
         self._suspending: asyncio.Task[bool] | None = None
         self._continuations = 0
         self._unanswered = False  # told to stop, and not to go on since

@@ -16,6 +16,7 @@ LONGEST_SEQUENCE = 30
 LARGEST = (2000, 1000)
 """Columns and rows of a screen that there may be; each is painted cell by cell."""
 
+_FOCUS = (events.AppFocus, events.AppBlur)
 _CONTROL = "\x1b["
 
 
@@ -75,6 +76,11 @@ def latest_moves(messages: Iterable[Message]) -> Iterator[Message]:
             yield message
     if held is not None:
         yield held
+
+
+def is_newer_focus(message: Message, before: Message) -> bool:
+    """Whether both tell of the terminal's focus, which dresses the whole screen anew: only the last one counts."""
+    return isinstance(message, _FOCUS) and isinstance(before, _FOCUS)
 
 
 def is_possible(message: Message) -> bool:

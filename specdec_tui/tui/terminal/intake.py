@@ -21,9 +21,14 @@ class Intake:
     """Hands messages on while `has_room` and `take` is called in the loop; `put` and `drop` are for any thread."""
 
     def __init__(
-        self, loop: AbstractEventLoop, take: Callable[[Message], object], has_room: Callable[[], bool]
+        self,
+        loop: AbstractEventLoop,
+        take: Callable[[Message], object],
+        has_room: Callable[[], bool],
+        replaces: Callable[[Message, Message], bool],
     ) -> None:
-        self._loop, self._take, self._has_room = loop, take, has_room
+        """`replaces(message, before)`: whether a message leaves nothing to say for the one right before it."""
+        self._loop, self._take, self._has_room, self._replaces = loop, take, has_room, replaces
         self._waiting: deque[Message] = deque()
         self._is_called = False
         self._lock = Lock()
@@ -33,6 +38,8 @@ class Intake:
 
     def put(self, message: Message) -> None:
         with self._lock:
+            if self._waiting and self._replaces(message, self._waiting[-1]):
+                self._waiting.pop()
             self._waiting.append(message)
             is_called, self._is_called = self._is_called, True
         if not is_called:

@@ -11,7 +11,7 @@ from textual import events
 from textual.geometry import Size
 from textual.message import Message
 
-from specdec_tui.tui.terminal.flood import LARGEST, LONGEST_SEQUENCE, is_possible
+from specdec_tui.tui.terminal.flood import LARGEST, LONGEST_SEQUENCE, is_newer_focus, is_possible
 from specdec_tui.tui.terminal.intake import Intake
 from specdec_tui.tui.terminal.paste import PasteSafeParser
 
@@ -117,10 +117,21 @@ async def test_what_is_dropped_leaves_nobody_waiting_for_it(monkeypatch: pytest.
         await until(pilot, lambda: app.prompt_box.text.endswith("y"))
 
 
+async def test_of_a_flood_of_focus_reports_only_the_last_one_is_handed_on() -> None:
+    """Each of them dressed the screen anew: a hundred held up ctrl+q for ten seconds."""
+    taken: list[Message] = []
+    intake = Intake(asyncio.get_running_loop(), taken.append, lambda: True, is_newer_focus)
+    for message in messages("a" + "\x1b[I\x1b[O" * 500 + "b" + "\x1b[I", "\x1b[O\x1b[I"):
+        intake.put(message)
+    await asyncio.sleep(0.05)
+    assert [type(message) for message in taken] == [events.Key, events.AppBlur, events.Key, events.AppFocus]
+
+
 async def test_what_is_read_is_handed_on_in_order_as_far_as_there_is_room() -> None:
     taken: list[int] = []
     room = 3
-    intake = Intake(asyncio.get_running_loop(), lambda message: taken.append(message.number), lambda: len(taken) < room)
+    loop = asyncio.get_running_loop()
+    intake = Intake(loop, lambda message: taken.append(message.number), lambda: len(taken) < room, is_newer_focus)
     thread = Thread(target=lambda: [intake.put(Numbered(number)) for number in range(10)])
     thread.start()
     thread.join()
