@@ -69,8 +69,24 @@ _LONGROPE = {
 }
 _DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
 _YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32}
-# Families again, with what a config of theirs may say besides.
+_MAMBA2 = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 1}
+_SHARED = {"num_hidden_layers": 5, "layers_block_type": ["mamba", "mamba", "hybrid", "mamba", "hybrid"]}
+_CONVOLUTIONS = {"layer_types": ["conv", "full_attention"] * 2}
+# Families with what makes them so small, and families again with what a config of theirs may say besides.
 VARIANTS: dict[str, dict[str, Any]] = {
+    "bamba": _MAMBA2 | {"attn_layer_indices": [1, 3]},
+    "falcon_h1": _MAMBA2 | {"mamba_d_ssm": 64},
+    "granitemoehybrid": _MAMBA2 | {"layer_types": ["mamba", "attention"] * 2, "shared_intermediate_size": 16},
+    "jamba": {"mamba_dt_rank": 4, "attn_layer_period": 2, "attn_layer_offset": 1},
+    "lfm2": _CONVOLUTIONS,
+    "lfm2_moe": _CONVOLUTIONS | {"num_dense_layers": 1},
+    "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 2},
+    "nemotron_h": {"hybrid_override_pattern": "M*-M", "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 2},
+    "xlstm": {"hidden_size": 128, "num_heads": 4, "chunk_size": 16},
+    "zamba": _SHARED | {"n_mamba_heads": 2, "mamba_dt_rank": 4, "attention_head_dim": 16, "num_key_value_heads": 4},
+    "zamba2": _SHARED
+    | {"n_mamba_heads": 8, "mamba_headdim": 8, "mamba_ngroups": 1, "num_mem_blocks": 1, "adapter_rank": 4}
+    | {"attention_head_dim": 16, "num_key_value_heads": 4},
     "llama + dynamic": {"max_position_embeddings": 48, "rope_parameters": _DYNAMIC},
     "llama + longrope": {"rope_parameters": _LONGROPE},
     "llama + yarn": {"rope_parameters": _YARN},
@@ -93,7 +109,7 @@ class Found:
     how: str
 
 
-def tiny(name: str) -> torch.nn.Module:
+def tiny(name: str, context: int = 128) -> torch.nn.Module:
     family, _, _ = name.partition(" + ")
     kind = CONFIG_MAPPING[family]
     plain = kind()
@@ -101,6 +117,8 @@ def tiny(name: str) -> torch.nn.Module:
         raise ValueError("its text model is a family of its own")
     known = set(vars(plain))
     values = {each: value for names, value in SIZES.items() for each in names if each in known}
+    if "max_position_embeddings" in known:
+        values["max_position_embeddings"] = context
     if "kv_lora_rank" in known:  # its latent keys have all heads
         values["num_key_value_heads"] = values["num_attention_heads"]
     torch.manual_seed(1)
@@ -175,8 +193,7 @@ def look(name: str) -> Found:
 
 def families() -> Iterator[str]:
     causal = {config.model_type for config in MODEL_FOR_CAUSAL_LM_MAPPING}
-    variants = [*VARIANTS]
-    yield from sorted([*(name for name in CONFIG_MAPPING if name in causal), *variants])
+    yield from sorted({*(name for name in CONFIG_MAPPING if name in causal), *VARIANTS})
 
 
 def main() -> None:

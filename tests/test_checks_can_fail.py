@@ -51,6 +51,11 @@ CHECKS: dict[str, dict[str, tuple[str, ...]]] = {
     "rewind: nothing is kept beside keys and values": {
         "backends/test_loading.py": ("test_a_state_beside_the_cache_is_found_and_the_text_recomputed",),
         "backends/test_causal_lm.py": ("test_the_probe_finds_a_model_that_remembers_beside_its_cache",),
+        "backends/test_state_context.py": (
+            "test_a_copy_that_misses_a_state_is_found",
+            "test_states_in_the_modules_that_are_not_seen_are_found_out",
+            "test_a_block_that_forgets_the_state_goes_token_by_token",
+        ),
     },
     "rotations: they are those of generate at every length": {
         "backends/test_rotations.py": ("test_texts_before_across_and_beyond_the_switch_are_those_of_generate",),

@@ -16,7 +16,14 @@ from typing import Any
 
 import torch
 from transformers import PreTrainedConfig
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
+from transformers.cache_utils import (
+    Cache,
+    DummyLayer,
+    DynamicCache,
+    DynamicLayer,
+    EncoderDecoderCache,
+    LinearAttentionLayer,
+)
 
 GROWTH = 256
 """Tokens by which a full buffer grows at least; it doubles when that is more."""
@@ -92,6 +99,37 @@ class DecoderCache(EncoderDecoderCache):
     def rewind(self, length: int) -> None:
         """Forget all of the decoder's tokens from index `length` on."""
         self.self_attention_cache.rewind(length)
+
+
+class RewindableHybridLayer(LinearAttentionLayer, RewindableLayer):
+    """A layer with attention and a state: keys and values as in any layer here, the state as transformers has it."""
+
+    is_compileable = False
+
+    def __init__(self, theirs: Any, capacity: int) -> None:
+        RewindableLayer.__init__(self, capacity)
+        self.__dict__.update({name: value for name, value in vars(theirs).items() if name not in vars(self)})
+
+
+def cache_with_states(config: PreTrainedConfig, capacity: int = 0) -> Cache:
+    """Transformers' own cache for a model some of whose layers keep a state; its keys and values are rewindable.
+
+    ValueError for layers that keep what cannot be taken back here.
+    """
+    cache, capacity = DynamicCache(config=config), max(capacity, GROWTH)
+    cache.layers = [_rewindable(layer, capacity) for layer in cache.layers]
+    return cache
+
+
+def _rewindable(layer: Any, capacity: int) -> Any:
+    if isinstance(layer, LinearAttentionLayer):
+        return RewindableHybridLayer(layer, capacity) if isinstance(layer, DynamicLayer) else layer
+    if type(layer) is DummyLayer:
+        return layer
+    # A plain layer, or one that forgets what is behind its window, which the model's mask hides too.
+    if type(layer) is DynamicLayer or (type(layer).__base__ is DynamicLayer and getattr(layer, "is_sliding", False)):
+        return RewindableLayer(capacity)
+    raise ValueError(f"{type(layer).__name__} keeps more than keys, values and states")
 
 
 def cache_argument(forward: Callable[..., Any]) -> str | None:

@@ -16,6 +16,8 @@ from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.generate_probe import Inputs, input_device, inputs_of_generate
 from specdec_tui.backends.model import ModelContext, StaticSequence, bucket
 from specdec_tui.backends.rotations import Forwarding, LengthContext, LengthRotations, Turned
+from specdec_tui.backends.state_context import Keeping, keeping
+from specdec_tui.backends.states import States
 from specdec_tui.backends.static_model import StaticContext, why_not_static
 
 OpenStatic = Callable[[int], StaticSequence]
@@ -86,8 +88,9 @@ class TransformersModel:
     """A `CausalModel` over a loaded transformers model (any device map, any quantization).
 
     `rewindable` says whether its contexts keep a cache; without one they recompute, with the
-    same logits. Making an instance runs a few tokens through the model to find that out, and what
-    `generate` gives it beside the text: `inputs`.
+    same logits. `single_tokens`: its code reads more than one token only at the beginning of a text, so
+    that a pass over drafts is as many passes. Making an instance runs a few tokens through the model to
+    find that out, and what `generate` gives it beside the text: `inputs`.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -105,9 +108,15 @@ class TransformersModel:
         self.inputs: Inputs = inputs_of_generate(model, self._context_length)
         expected = self.forward(_PROBE, keep=2)
         self._vocab_size, self._device = expected.shape[-1], expected.device
+        self._takes_places = "position_ids" in inspect.signature(forward).parameters
+        self._keeping: Keeping | None = None
         self.rewindable = (
             self._cache_name is not None and keeps_only_keys_and_values(config) and self._probe_rewind(expected)
         )
+        if not self.rewindable:
+            self._keeping = keeping(self.model, self, self._is_exact)
+            self.rewindable = self._keeping is not None
+        self.single_tokens = self._keeping is not None and self._keeping.at_once
 
     @property
     def vocab_size(self) -> int:
@@ -132,18 +141,28 @@ class TransformersModel:
         cached = use_cache and self.rewindable
 
         def part(model: Forwarding) -> ModelContext:
-            return CachedContext(model, RewindableCache(capacity)) if cached else RecomputedContext(model)
+            if not cached:
+                return RecomputedContext(model)
+            if self._keeping is not None:
+                return self._keeping.context(model, capacity)
+            return CachedContext(model, RewindableCache(capacity))
 
         rotations = self._rotations
         if rotations is None:
             return part(self)
-        return LengthContext(rotations, lambda until: part(Turned(self, rotations, until)), recomputes=not cached)
+        return LengthContext(
+            rotations,
+            lambda until: part(Turned(self, rotations, until)),
+            recomputes=not cached,
+            at_once=cached and self.single_tokens,
+        )
 
     def reference(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> Iterator[torch.Tensor]:
         """See `model.Referenced`."""
         text, begin = [*prompt_ids, *ids], len(prompt_ids)
         if self._rotations is None:
-            yield from self._whole(text, begin, len(text))
+            alone = self._keeping is not None and self._keeping.steps
+            yield from self._step_by_step(text, begin) if alone else self._whole(text, begin, len(text))
             return
         self._rotations.refresh()
         switch = self._rotations.switch
@@ -160,7 +179,9 @@ class TransformersModel:
         if self.dtype is not torch.int8 or not self.rewindable:
             return None
         text, begin, furthest = [*prompt_ids, *ids], len(prompt_ids), 0.0
-        for whole, stepped in zip(self.reference(prompt_ids, ids), self._step_by_step(text, begin), strict=True):
+        # States may lie in the model, where only a context keeps those of two passes apart.
+        steps = self._step_by_step(text, begin) if self._keeping is None else self._stepped_context(text, begin)
+        for whole, stepped in zip(self.reference(prompt_ids, ids), steps, strict=True):
             best = whole.topk(min(10, len(whole))).indices
             moved = (whole - stepped)[best]
             furthest = max(furthest, float(moved.amax() - moved.amin()))
@@ -179,10 +200,16 @@ class TransformersModel:
         for place in range(begin, len(text)):
             with torch.inference_mode():
                 inputs = torch.tensor([fed], dtype=torch.long, device=self._input_device)
-                places = self._places(len(fed), place - len(fed))
+                places = self._places(len(fed), place - len(fed), cached=True)
                 found = self.model(inputs, use_cache=True, **places, **({} if cache is None else {name: cache}))
             cache = found[name]
             yield found.logits[0, -1].float()
+            fed = [text[place]]
+
+    def _stepped_context(self, text: Sequence[int], begin: int) -> Iterator[torch.Tensor]:
+        context, fed = self.open(capacity=len(text)), text[:begin]
+        for place in range(begin, len(text)):
+            yield context.extend(fed, 1)[0]
             fed = [text[place]]
 
     def open_static(self, capacity: int) -> StaticSequence:
@@ -247,21 +274,28 @@ class TransformersModel:
             torch.cuda.synchronize(self._device)
 
     @torch.inference_mode()
-    def forward(self, ids: Sequence[int], keep: int, cache: RewindableCache | None = None) -> torch.Tensor:
+    def forward(self, ids: Sequence[int], keep: int, cache: RewindableCache | States | None = None) -> torch.Tensor:
         """Logits [keep, vocab_size], float32, after each of the last `keep` ids; `cache` is extended by all of them."""
         arguments: dict[str, Any] = {"use_cache": cache is not None}
-        if cache is not None and self._cache_name is not None:
+        if isinstance(cache, States):
+            arguments |= cache.begin()
+        elif cache is not None and self._cache_name is not None:
             arguments[self._cache_name] = cache
         if self._keeps_some:
             arguments["logits_to_keep"] = keep
         inputs = torch.tensor([ids], dtype=torch.long, device=self._input_device)
-        arguments |= self._places(len(ids), 0 if cache is None else cache.get_seq_length())
-        logits: torch.Tensor = self.model(inputs, **arguments).logits
+        first = 0 if cache is None else cache.length if isinstance(cache, States) else cache.get_seq_length()
+        arguments |= self._places(len(ids), first, cached=isinstance(cache, States))
+        found = self.model(inputs, **arguments)
+        if isinstance(cache, States):
+            cache.end(found, len(ids))
+        logits: torch.Tensor = found.logits
         # The slice matters where the model computed logits for every position.
         return logits[0, -keep:].float()
 
-    def _places(self, count: int, first: int) -> dict[str, torch.Tensor]:
-        if not self.inputs.numbered:
+    def _places(self, count: int, first: int, *, cached: bool) -> dict[str, torch.Tensor]:
+        """Places are told where `generate` tells others than the model takes: Bamba's code counts each pass from 0."""
+        if not self.inputs.numbered and not (cached and self._takes_places):
             return {}
         return {"position_ids": torch.arange(first, first + count, device=self._input_device)[None]}
 
@@ -282,9 +316,13 @@ class TransformersModel:
             after = self.forward(_PROBE[2:], 2, cache)
         except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
             return False
-        exact = self.dtype is torch.float32 and not getattr(self.model, "is_quantized", False)
-        scale = max(1.0, expected.abs().max().item())
-        return _differ(before, after) <= 1e-4 * scale and _differ(before, expected) <= (1e-3 if exact else 0.3) * scale
+        scale, bound = max(1.0, expected.abs().max().item()), 1e-3 if self._is_exact else 0.3
+        return _differ(before, after) <= 1e-4 * scale and _differ(before, expected) <= bound * scale
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether its rounding is that of float32."""
+        return self.dtype is torch.float32 and not getattr(self.model, "is_quantized", False)
 
     def check_room(self, length: int) -> None:
         """ValueError when a context of `length` tokens is longer than the model was made for."""

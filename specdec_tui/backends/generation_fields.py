@@ -55,6 +55,12 @@ _NEUTRAL: dict[str, tuple[float, ...]] = {
     "token_healing": (),
     "remove_invalid_values": (),
 }
+# Caches that hold the keys, values and states that were computed: where they lie and how they grow changes no token.
+# A quantized one holds others.
+_SAME_CACHES = (
+    *("dynamic", "dynamic_full", "static", "offloaded", "offloaded_static"),
+    *("sliding_window", "hybrid", "hybrid_chunked", "offloaded_hybrid", "offloaded_hybrid_chunked"),
+)
 _OF_BEAMS: dict[str, tuple[float, ...]] = {"length_penalty": (1,), "early_stopping": ()}
 
 _USERS_OWN = ("temp", "top_k", "top_p", "penalty_last_n", "xtc_threshold", "mirostat_tau", "mirostat_eta")
@@ -80,8 +86,8 @@ def asked_of_generate(folder: Path, loaded: PreTrainedModel) -> dict[str, Any]:
     asked = {name: found[name] for name, neutral in _NEUTRAL.items() if not _is_neutral(found.get(name), neutral)}
     if "num_beams" in asked:
         asked |= {name: found[name] for name, neutral in _OF_BEAMS.items() if not _is_neutral(found.get(name), neutral)}
-    if found.get("cache_implementation") == "quantized":  # other keys and values than were computed
-        asked["cache_implementation"] = "quantized"
+    if (kind := found.get("cache_implementation")) is not None and kind not in _SAME_CACHES:
+        asked["cache_implementation"] = kind
     return asked
 
 

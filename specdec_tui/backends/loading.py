@@ -205,7 +205,10 @@ def _runnable(
 ) -> tuple[Runnable, str]:
     """The fastest executor whose logits are the model's, and a note where that is not what one would expect."""
     if isinstance(plain, EncoderDecoderModel) or not fits(weights):
-        lost = f"{name} keeps a state that cannot be rewound: it recomputes the text at each step."
+        lost = (
+            f"{name} keeps a state that cannot be rewound: it recomputes the text at each step, "
+            "which takes the longer the longer the text is."
+        )
         return plain, "" if plain.rewindable else lost
     slower = f"{name} runs on plain layers, which are slower: "
     reason = why_not()

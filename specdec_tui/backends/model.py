@@ -121,6 +121,20 @@ class Expecting(Protocol):
 
 
 @runtime_checkable
+class ReadAtOnce(Protocol):
+    """A context of which it may be that only its first pass takes in many tokens as fast as one pass can."""
+
+    @property
+    def at_once(self) -> bool:
+        """Whether it is so: a later extension costs as many passes as it has tokens."""
+        ...
+
+
+def reads_at_once(context: ModelContext) -> bool:
+    return isinstance(context, ReadAtOnce) and context.at_once
+
+
+@runtime_checkable
 class Referenced(Protocol):
     """A model that can say without its contexts what follows: the yardstick they are checked against."""
 

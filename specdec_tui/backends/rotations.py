@@ -25,6 +25,7 @@ from transformers import PreTrainedModel
 
 from specdec_tui.backends.cache import RewindableCache, cache_argument
 from specdec_tui.backends.model import ModelContext
+from specdec_tui.backends.states import States
 
 
 def depends_on_length(rope_type: str) -> bool:
@@ -153,7 +154,7 @@ def _starts_over(model: PreTrainedModel, switch: int) -> bool:
 class Forwarding(Protocol):
     """What is asked of a model here."""
 
-    def forward(self, ids: Sequence[int], keep: int, cache: RewindableCache | None = None) -> Tensor: ...
+    def forward(self, ids: Sequence[int], keep: int, cache: RewindableCache | States | None = None) -> Tensor: ...
 
     def check_room(self, length: int) -> None: ...
 
@@ -166,7 +167,7 @@ class Turned:
     rotations: LengthRotations
     until: int
 
-    def forward(self, ids: Sequence[int], keep: int, cache: RewindableCache | None = None) -> Tensor:
+    def forward(self, ids: Sequence[int], keep: int, cache: RewindableCache | States | None = None) -> Tensor:
         with self.rotations.turned(self.until):
             return self.model.forward(ids, keep, cache)
 
@@ -179,10 +180,18 @@ class LengthContext:
 
     What it is extended by first is the prompt, unless `expect` has told how long that will be. `open_part(until)`
     opens a context whose passes are turned so; it is read again from its beginning where the rotation changes.
+    `recomputes` and `at_once` are those of such contexts.
     """
 
-    def __init__(self, rotations: LengthRotations, open_part: Callable[[int], ModelContext], recomputes: bool) -> None:
-        self._rotations, self._open_part, self.recomputes = rotations, open_part, recomputes
+    def __init__(
+        self,
+        rotations: LengthRotations,
+        open_part: Callable[[int], ModelContext],
+        recomputes: bool,
+        at_once: bool = False,
+    ) -> None:
+        self._rotations, self._open_part = rotations, open_part
+        self.recomputes, self.at_once = recomputes, at_once
         self._ids: list[int] = []
         self._prompt = 0
         self._parts: dict[int, ModelContext] = {}

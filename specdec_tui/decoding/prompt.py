@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from specdec_tui.backends.model import CausalModel, Expecting, ModelContext
+from specdec_tui.backends.model import CausalModel, Expecting, ModelContext, reads_at_once
 
 PREFILL_CHUNK = 512
 """Tokens of a prompt that a model on the CPU reads between two looks at whether to go on: about a second's work."""
@@ -23,7 +23,7 @@ def read_prompt(
     last = 0
     if isinstance(context, Expecting):
         context.expect(len(ids))
-    if use_cache and model.device.type == "cpu":
+    if use_cache and model.device.type == "cpu" and not reads_at_once(context):
         last = (len(ids) - 1) // PREFILL_CHUNK * PREFILL_CHUNK
     for begin in range(0, last, PREFILL_CHUNK):
         context.extend(ids[begin : begin + PREFILL_CHUNK], keep=1)

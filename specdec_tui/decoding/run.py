@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from specdec_tui.backends.model import CausalModel, ModelContext, longest_text
+from specdec_tui.backends.model import CausalModel, ModelContext, longest_text, reads_at_once
 from specdec_tui.decoding.controls import Controls
 from specdec_tui.decoding.drafters import Drafter, DraftSetup, Proposal
 from specdec_tui.decoding.ending import Ending
@@ -31,6 +31,11 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.decoding.rules import Rule, Verdict, chosen, residual
 from specdec_tui.decoding.sampling import Dice, Sampler
+
+TOKEN_BY_TOKEN = (
+    "the target's code reads one token a pass: verifying drafts costs as many passes as plain decoding, "
+    "so no drafter makes it faster"
+)
 
 
 def nothing() -> None:
@@ -82,6 +87,8 @@ class Run:
         number = 0
         try:
             yield self._prefill(use_cache)
+            if self.drafter and self.context is not None and reads_at_once(self.context):
+                yield Notice(TOKEN_BY_TOKEN)
             while (end := self._end(cancelled)) is None:
                 for record in self._play(number):
                     number += isinstance(record, RoundVerified)

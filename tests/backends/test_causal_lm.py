@@ -12,6 +12,7 @@ from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
 from specdec_tui.backends.demo import target_folder
 from specdec_tui.backends.loading import Pair
 from specdec_tui.backends.model import CausalModel, ModelContext
+from specdec_tui.backends.state_context import StateContext
 
 ATTENTION_KINDS = [kind for kind in CONFIGS if kind != "mamba"]
 
@@ -79,9 +80,9 @@ def test_attention_models_keep_a_cache(kind: str) -> None:
     assert model.rewindable and not model.open().recomputes
 
 
-def test_a_recurrent_state_is_not_taken_for_a_cache() -> None:
+def test_a_recurrent_state_is_not_taken_for_keys_and_values() -> None:
     model = TransformersModel(tiny_model("mamba"))
-    assert not model.rewindable and model.open().recomputes
+    assert model.rewindable and isinstance(model.open(), StateContext)
 
 
 def test_a_config_with_linear_attention_layers_is_refused_a_cache() -> None:

@@ -8,9 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import transformers
 from tiny_gguf import write_tiny_gguf
+from tiny_transformers import tiny_model
 
+from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.generation_fields import asked_of_generate, told
 from specdec_tui.backends.loading import load_pair
 from specdec_tui.benchmark.report import as_json
@@ -166,3 +169,22 @@ def test_what_a_gguf_file_asks_of_a_sampler_is_found(tmp_path: Path, tokens: Pat
     write_tiny_gguf(tmp_path / "t.gguf", tokens, numbers={f"general.sampling.{k}": v for k, v in numbers.items()})
     info = load_pair(ModelChoice(target=str(tmp_path / "t.gguf"), device="cpu"), lambda progress: None).info
     assert info.target.generation_config_not_applied == {"penalty_repeat": 1.5, "mirostat": 2.0}
+
+
+@pytest.mark.parametrize("kind", ["llama", "mamba2"])
+@pytest.mark.parametrize("cache", ["dynamic", "static", "hybrid"])
+def test_caches_that_keep_what_was_computed_change_no_token(kind: str, cache: str, tmp_path: Path) -> None:
+    ids = torch.tensor([[(37 * place + 5) % 90 for place in range(12)]])
+    settings: dict[str, Any] = {"max_new_tokens": 8, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    model = tiny_model(kind)
+    found = model.generate(ids, attention_mask=torch.ones_like(ids), cache_implementation=cache, **settings)
+    context, text = TransformersModel(tiny_model(kind)).open(), ids[0].tolist()
+    for fed in (text, *([token] for token in found[0, 12:19].tolist())):
+        text = [*text, int(context.extend(fed, 1).argmax())]
+    assert text == found[0].tolist()
+    assert found_in(written(tmp_path, cache_implementation=cache)) == {}
+
+
+@pytest.mark.parametrize("cache", ["quantized", "paged", ["static"]])
+def test_caches_that_keep_something_else_are_named(cache: Any, tmp_path: Path) -> None:
+    assert found_in(written(tmp_path, cache_implementation=cache)) == {"cache_implementation": cache}

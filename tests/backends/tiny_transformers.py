@@ -45,6 +45,71 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 
+_MAMBA2 = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 1, "mamba_d_state": 4}
+_MIXERS = {"mamba_d_state": 4, "mamba_dt_rank": 4}
+_MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}
+_DELTA = {"linear_num_key_heads": 4, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+_MIXED = ["linear_attention", "full_attention"] * 2
+_SHARED = ["mamba", "mamba", "hybrid", "mamba", "hybrid"]
+# Models whose layers keep a state of the text: of recurrences, of convolutions, with attention beside them or without.
+RECURRENT: dict[str, tuple[str, dict[str, Any]]] = {
+    "mamba": CONFIGS["mamba"],
+    "falcon_mamba": ("FalconMambaConfig", CONFIGS["mamba"][1]),
+    "mamba2": ("Mamba2Config", SIZES | {"state_size": 4, "num_heads": 8, "head_dim": 8, "n_groups": 2}),
+    "rwkv": ("RwkvConfig", SIZES | {"attention_hidden_size": 32}),
+    "xlstm": ("xLSTMConfig", SIZES | {"hidden_size": 128, "num_heads": 4, "chunk_size": 16}),
+    "jamba": (
+        "JambaConfig",
+        SIZES
+        | HEADS
+        | _MIXERS
+        | {"attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 4, "num_experts_per_tok": 2},
+    ),
+    "bamba": ("BambaConfig", SIZES | HEADS | _MAMBA2 | {"attn_layer_indices": [1]}),
+    "zamba": (
+        "ZambaConfig",
+        SIZES
+        | HEADS
+        | _MIXERS
+        | {"num_hidden_layers": 5, "layers_block_type": _SHARED, "num_key_value_heads": 4, "n_mamba_heads": 2}
+        | {"attention_head_dim": 16},
+    ),
+    "zamba2": (
+        "Zamba2Config",
+        SIZES
+        | HEADS
+        | {"num_hidden_layers": 5, "layers_block_type": _SHARED, "num_key_value_heads": 4, "n_mamba_heads": 8}
+        | {"mamba_headdim": 8, "mamba_ngroups": 1, "mamba_d_state": 4, "num_mem_blocks": 1, "adapter_rank": 4}
+        | {"attention_head_dim": 16},
+    ),
+    "falcon_h1": ("FalconH1Config", SIZES | HEADS | _MAMBA2 | {"mamba_d_ssm": 64, "head_dim": 8}),
+    "granite_hybrid": (
+        "GraniteMoeHybridConfig",
+        SIZES
+        | HEADS
+        | _MAMBA2
+        | {"layer_types": ["mamba", "attention", "mamba"], "shared_intermediate_size": 16, "num_local_experts": 4}
+        | {"num_experts_per_tok": 2},
+    ),
+    "qwen3_next": (
+        "Qwen3NextConfig",
+        SIZES | HEADS | _MOE | _DELTA | {"num_hidden_layers": 4, "layer_types": _MIXED, "head_dim": 8},
+    ),
+    "lfm2": ("Lfm2Config", SIZES | HEADS | {"layer_types": ["conv", "full_attention", "conv"], "conv_L_cache": 4}),
+    "recurrent_gemma": (
+        "RecurrentGemmaConfig",
+        SIZES | HEADS | {"lru_width": 32, "attention_window_size": 6, "head_dim": 8, "num_key_value_heads": 1},
+    ),
+    "nemotron_h": (
+        "NemotronHConfig",
+        SIZES
+        | HEADS
+        | {"hybrid_override_pattern": "M*-M", "num_hidden_layers": 4, "mamba_num_heads": 8, "mamba_head_dim": 8}
+        | {"n_groups": 2, "ssm_state_size": 4, "head_dim": 8},
+    ),
+    "olmo_hybrid": ("OlmoHybridConfig", SIZES | HEADS | _DELTA | {"num_hidden_layers": 4, "layer_types": _MIXED}),
+}
+
 _LONGROPE = {
     "rope_type": "longrope",
     "rope_theta": 10000.0,
@@ -103,7 +168,7 @@ def tiny_tokenizer(*more_special: str, chat_template: str | None = CHAT_TEMPLATE
 
 def tiny_model(kind: str, **overrides: Any) -> PreTrainedModel:
     """A random model whose choices are not all the same token."""
-    name, values = (CONFIGS | FAMILIES | LENGTH_DEPENDENT)[kind]
+    name, values = (CONFIGS | FAMILIES | RECURRENT | LENGTH_DEPENDENT)[kind]
     # Deep: a config writes into the dictionaries that it is given.
     values = deepcopy(values | overrides)
     config = getattr(transformers, name)(
