@@ -14,6 +14,7 @@ from tiny_transformers import RECURRENT, tiny_model
 
 from specdec_tui.backends import states
 from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.rotations import LengthContext
 from specdec_tui.backends.state_context import APART, FAR, NEAR, StateContext
 from specdec_tui.decoding import prompt as prompts
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter
@@ -298,3 +299,18 @@ def test_a_wrong_text_is_still_found_by_the_lossless_check(kind: str) -> None:
     right = generated(kind)
     assert status(right) is LosslessStatus.IDENTICAL
     assert status([*right[:5], (right[5] + 1) % 320, *right[6:]]) is LosslessStatus.DIFFERENT
+
+
+@pytest.mark.parametrize("length", [20, 30, 33])
+def test_states_and_rotations_that_depend_on_the_length_go_together(length: int) -> None:
+    """A text that grows past the switch of its rotations, at 32 tokens."""
+    dynamic = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0, "partial_rotary_factor": 0.5}
+    changes: dict[str, Any] = {"max_position_embeddings": 32, "rope_parameters": dynamic}
+    model, prompt = TransformersModel(tiny_model("qwen3_next", **changes)), [(37 * i + 5) % 90 for i in range(length)]
+    ids = torch.tensor([prompt])
+    settings: dict[str, Any] = {"max_new_tokens": NEW, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    expected = tiny_model("qwen3_next", **changes).generate(ids, attention_mask=torch.ones_like(ids), **settings)
+    drafter = ModelDrafter(near_copy("qwen3_next"), 320)
+    records = decode(model, prompt, strategy="speculative", drafter=drafter, sampler=GREEDY, max_new_tokens=NEW)
+    assert isinstance(model.open(), LengthContext) and model.rewindable
+    assert new_ids(records) == expected[0, length:].tolist()
