@@ -320,11 +320,13 @@ class LocalEngine:
     ) -> Iterator[Checked]:
         """The lossless check of every run. A cancelled prompt is compared, but costs no further pass."""
         from specdec_tui.backends.errors import describe_error
+        from specdec_tui.backends.model import begin_of
         from specdec_tui.decoding.ending import Ending
         from specdec_tui.decoding.lossless import check, near_tie_bound
 
         bound = near_tie_bound(pair.target.dtype)
         ending = Ending(rounds["end_ids"], rounds["completes"])
+        given = ids if begin_of(pair.target) is None else []
         target = next((run for run in runs if run.strategy == "target" and run.ids and not run.failed), None)
         for run in sorted(runs, key=lambda run: run is not target):
             reference = None if run is target else target
@@ -346,7 +348,7 @@ class LocalEngine:
                 except Exception as error:  # the runs are over: their text and figures must not be lost with it
                     detail = f"could not be checked: {describe_error(error)}"
                     lossless = Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail)
-                if reference is None and not ended_rightly(run, ending, ids, settings):
+                if reference is None and not ended_rightly(run, ending, given, settings):
                     lossless = Lossless(LosslessStatus.DIFFERENT, detail="it did not end where it had to")
             lossless = as_far_as_it_went(run, lossless)
             if run is target and lossless.status is LosslessStatus.DIFFERENT:

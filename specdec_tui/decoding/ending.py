@@ -25,7 +25,7 @@ class Ending:
         """Whether a text, whose last token is a new one, ends there."""
         return text[-1] in self.ids or self.completes(text)
 
-    @property
-    def needs_text(self) -> bool:
-        """Whether ids alone do not tell."""
-        return self.completes is not nowhere
+    def behind(self, prompt: int) -> Ending:
+        """The same for texts whose first tokens, so many, are read apart: nothing that is written completes them."""
+        completes = self.completes
+        return self if completes is nowhere else Ending(self.ids, lambda text: completes(text[prompt:]))

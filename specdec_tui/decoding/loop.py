@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from specdec_tui.backends.errors import describe_error
-from specdec_tui.backends.model import CausalModel
+from specdec_tui.backends.model import CausalModel, begin_of
 from specdec_tui.decoding.controls import NO_CONTROLS, Controls
 from specdec_tui.decoding.device_run import DeviceRun, Programs
 from specdec_tui.decoding.drafters import Drafter
@@ -56,6 +56,8 @@ def decode(
     try:
         chance = (rule_for(rule, sampler), Dice(seed, target.vocab_size, target.device))
         ending = Ending(end_ids, completes)
+        if begin_of(target) is not None:
+            ending = ending.behind(len(prompt_ids))
         parts = (target, drafter, sampler, *chance, gamma, max_new_tokens, ending, controls, insight, clock)
         run = Run(*parts, warm_up=warm_up)
         if programs is not None:

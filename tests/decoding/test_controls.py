@@ -9,7 +9,7 @@ import pytest
 import torch
 from test_distribution import CLOSE, END, FAR, PROMPT, TARGET
 from tiny_drafters import KINDS, make_drafter
-from tiny_models import emitted, rounds, run, scripted_model
+from tiny_models import FunctionModel, emitted, rounds, run, scripted_model
 from transformers.generation import logits_process as theirs
 from truth import agrees
 
@@ -157,6 +157,23 @@ def test_the_text_ends_at_the_token_that_completes_a_stop_string_wherever_it_is_
             assert isinstance(records[-1], RunEnded) and records[-1].reason is EndReason.END_TOKEN
             for one in rounds(records):
                 assert all(token.id < 9 for token in one.drafts), "what stands behind the end is no draft"
+
+
+class Apart(FunctionModel):
+    """Reads its prompt apart."""
+
+    begin = (0,)
+
+    def longest_text(self, prompt_length: int) -> int | None:
+        return None
+
+
+def test_a_prompt_that_an_encoder_reads_is_no_part_of_a_stop_string() -> None:
+    script = [4, 5, 6, 7]
+    plain = scripted_model(script, prompt_length=2)
+    for model, ids in ((plain, [4]), (Apart(plain.vocab_size, plain.row), script)):
+        records = run(model, [9, 3], max_new_tokens=4, completes=lambda ids: list(ids[-2:]) == [3, 4])
+        assert emitted(records) == ids
 
 
 def test_a_proposal_is_cut_where_the_text_ends() -> None:
