@@ -489,6 +489,19 @@ async def test_the_columns_of_compared_runs_are_whole_and_those_without_room_are
         assert told == "escape closes" + f" · no room for {missing}" * bool(missing)
 
 
+@pytest.mark.parametrize(("size", "first"), [((60, 18), "↵ open"), ((120, 40), "↵ open"), ((50, 18), "/ filter")])
+async def test_the_keys_of_the_history_are_told_whole_at_every_width(size: tuple[int, int], first: str) -> None:
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        screen = HistoryScreen(app.recordings.store)
+        await app.push_screen(screen)
+        box = screen.query_one("#history")
+        await until(pilot, lambda: box.size.width > 0 and len(str(box.border_subtitle)) <= box.size.width - 2)
+        told = str(box.border_subtitle)
+        assert told.startswith(first) and told.endswith("space mark · c compare · d delete")
+
+
 async def test_of_a_file_that_cannot_be_read_the_whole_reason_is_told() -> None:
     """It stood behind the file's path, beyond the edge."""
     path = Path("/home/somebody/.local/share/specdec-tui/traces/2026-11-28T12-00-00-why-is-the-sky-blue.jsonl")
