@@ -107,7 +107,9 @@ def statuses(records: Sequence[Record]) -> Iterator[Status]:
     ],
 )
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("kind", ENCODER_DECODERS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[large] * (kind not in ("t5", "bart"))) for kind in ENCODER_DECODERS]
+)
 def test_every_strategy_writes_what_generate_writes(kind: str, strategy: str, gamma: int, use_cache: bool) -> None:
     records = run(kind, strategy, gamma=gamma, use_cache=use_cache)
     assert new_ids(records) == generated(kind)

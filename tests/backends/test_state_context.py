@@ -31,6 +31,7 @@ KINDS = list(RECURRENT)
 FEW = ("mamba", "mamba2", "rwkv", "jamba", "falcon_h1", "lfm2", "recurrent_gemma")
 # What these say of a token depends on whether it has a pass of its own: they bound the time step in blocks alone.
 BY_PASS = ("zamba2", "nemotron_h")
+SOME = [pytest.param(kind, marks=[pytest.mark.large] * (kind not in FEW)) for kind in KINDS]
 STRATEGIES = ("target", "speculative", "ngram", "lookup")
 NEW, PROMPT = 24, [(37 * i + 5) % 90 for i in range(20)]
 GREEDY = Sampler("greedy")
@@ -103,7 +104,7 @@ def test_no_family_recomputes_its_text(kind: str) -> None:
     assert model_of(kind).open(use_cache=False).recomputes
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in BY_PASS])
+@pytest.mark.parametrize("kind", [kind for kind in SOME if kind.values[0] not in BY_PASS])
 def test_any_interleaving_of_extend_and_rewind_gives_the_logits_of_the_whole_text(kind: str) -> None:
     context, held = model_of(kind).open(), list[int]()
     dice = random.Random(kind)
@@ -123,7 +124,7 @@ def test_any_interleaving_of_extend_and_rewind_gives_the_logits_of_the_whole_tex
         assert_same(logits, whole(kind, held, keep))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME)
 def test_what_was_taken_back_has_never_been(kind: str) -> None:
     context, fresh, dice = model_of(kind).open(), model_of(kind).open(), random.Random(kind)
     for each in (context, fresh):

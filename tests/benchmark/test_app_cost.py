@@ -50,7 +50,13 @@ def test_a_turn_holds_whole_reads_and_nothing_is_computed_between_turns(monkeypa
     networks = dialled_pair("tiny")
     target, drafter = TransformersModel(networks.target), TransformersModel(networks.drafter)
     model = ModelInfo("tiny", "cpu", "float32", "none", 1, 4, None)
-    parts = {"tokenizer": Words(), "end_ids": frozenset(), "shared_ids": None, "info": PairInfo(model, model, False)}
+    parts = {
+        "tokenizer": Words(),
+        "end_ids": frozenset(),
+        "shared_ids": None,
+        "asked": {},
+        "info": PairInfo(model, model, False),
+    }
     pair = SimpleNamespace(target=target, drafter=drafter, **parts)
     monkeypatch.setattr("specdec_tui.backends.loading.load_pair", lambda choice, progress: pair)
     played: list[None] = []
