@@ -513,6 +513,8 @@ async def test_of_a_file_that_cannot_be_read_the_whole_reason_is_told() -> None:
         await ready(pilot)
         screen = HistoryScreen(app.recordings.store)
         await app.push_screen(screen)
+        note = screen.query_one("#history-note", Static)
+        await until(pilot, lambda: "reading" not in str(note.render()))  # its own list would come later
         screen.post_message(HistoryScreen.Listed([closed]))
         figures = screen.query_one("#history-figures", Static)
         await until(pilot, lambda: str(figures.render()) == closed.problem)
