@@ -55,7 +55,7 @@ def test_what_is_closed_to_us_is_not_called_missing(monkeypatch: pytest.MonkeyPa
         raise PermissionError
 
     monkeypatch.setattr(paths, "status_of", closed)
-    assert isinstance(first("target /root/x").does, Change)
+    assert isinstance(first("target /closed/x").does, Change)
 
 
 def test_a_trace_is_a_file(tmp_path: Path) -> None:
