@@ -20,7 +20,7 @@ class Biases(tuple[tuple[int, float], ...]):
 class Kind:
     """How one setting is read from text: `parse` raises ValueError, `allowed` says what it takes.
 
-    `written` is the text of a value that a config file or a trace holds.
+    `written` is the text of any value that a config file or a trace holds: of a wrong one, a text that `parse` refuses.
     """
 
     parse: Callable[[str], Any]
@@ -83,7 +83,10 @@ def or_model(kind: Kind) -> Kind:
 def _texts(text: str) -> Texts:
     if text.strip()[:1] not in ("[", ""):
         return Texts((text,))
-    found = json.loads(text or "[]")
+    try:
+        found = json.loads(text or "[]")
+    except RecursionError:
+        raise ValueError from None
     if not isinstance(found, list) or not all(isinstance(part, str) and part for part in found):
         raise ValueError
     if len(found) > MOST_PARTS:
@@ -104,16 +107,14 @@ def _written(value: Any) -> str:
 
 
 def _written_texts(value: Any) -> str:
-    return json.dumps(list(value)) if isinstance(value, list | tuple) else format_value(value)
+    whole = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
+    return json.dumps(list(value)) if whole else format_value(value)
 
 
 def _written_biases(value: Any) -> str:
-    pairs = value.items() if isinstance(value, dict) else value
-    return (
-        ",".join(f"{id}:{bias}" for id, bias in pairs)
-        if isinstance(value, dict | list | tuple)
-        else format_value(value)
-    )
+    pairs = list(value.items()) if isinstance(value, dict) else value
+    whole = isinstance(pairs, list | tuple) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs)
+    return ",".join(f"{id}:{bias}" for id, bias in pairs) if whole else format_value(value)
 
 
 MOST_PARTS = 1000

@@ -11,6 +11,7 @@ from specdec_tui.settings import (
     ModelChoice,
     SettingError,
     Settings,
+    flag_of,
     name_of,
     parse_processor,
     parse_value,
@@ -130,6 +131,25 @@ def test_what_is_no_file_in_the_configs_place_is_one_line(kind: str, tmp_path: P
         os.mkfifo(config)
     with pytest.raises(SettingError, match=r"cannot read the config file .*, not a file"):
         read_config(config)
+
+
+def test_a_value_of_any_kind_is_read_or_refused_by_any_setting(tmp_path: Path) -> None:
+    values = ["1.5", "true", "nan", "1979-05-27", "07:32:00", '"a"', "[]", '["a"]', '[["a"]]', "[1.5, 2.5]"]
+    values += ["[[11, -100.0]]", "[[1, 2, 3]]", "[1979-05-27]", "[true, [2]]", "'" + "[" * 9000 + "'", "{ a = 1 }"]
+    path = tmp_path / "config.toml"
+    for name in FIELDS:
+        for value in values:
+            path.write_text(f"{name} = {value}\n", encoding="utf-8")
+            try:
+                resolve({}, {}, path)
+            except SettingError as error:
+                assert flag_of(name) in str(error) and "\n" not in str(error), (name, value)
+
+
+def test_pairs_of_a_token_and_a_number_are_a_logit_bias(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("logit_bias = [[11, -100.0], [5, 2.5]]\n", encoding="utf-8")
+    assert resolve({}, {}, path)[0].logit_bias == ((11, -100.0), (5, 2.5))
 
 
 def test_the_null_device_is_no_config_at_all() -> None:
