@@ -25,6 +25,7 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.run_settings import from_the_model, rounds_of
 from specdec_tui.settings import STRATEGIES, ModelChoice, Settings, whole_characters
+from specdec_tui.strategy_parts import models_of, parts_of, unfit, warm_up
 from specdec_tui.strategy_run import (
     StrategyRun,
     as_far_as_it_went,
@@ -38,14 +39,11 @@ from specdec_tui.strategy_run import (
 
 if TYPE_CHECKING:
     from specdec_tui.backends.loading import Pair
-    from specdec_tui.backends.model import CausalModel
     from specdec_tui.backends.tokenizer import Prompt
     from specdec_tui.decoding.device_run import Need, Programs
-    from specdec_tui.decoding.drafters import Drafter
     from specdec_tui.decoding.ngram import NgramStore
 
 
-WARM_PROMPT = 8  # tokens of the context that block lengths are warmed up in
 SHORT_PROMPT = 64  # tokens of a prompt that programs made ahead have room for
 _SLOWED = "a tokenizer that was given up is still at work beside this run: speeds may be lower for it"
 
@@ -79,7 +77,7 @@ class Engine(Protocol):
 
 def captured_on_gpus(pair: Pair) -> Programs | None:
     """How the rounds of a pair are played: captured on GPUs, where models allow it; on a CPU (None) step by step."""
-    if all(model.device.type != "cuda" for model in (pair.target, pair.drafter) if model is not None):
+    if all(model.device.type != "cuda" for model in models_of(pair).values()):
         return None
     from specdec_tui.backends import cuda_graphs
     from specdec_tui.decoding.device_run import Programs
@@ -152,7 +150,7 @@ class LocalEngine:
         needs: list[Need] = []
         for name in settings.strategies:
             with suppress(ValueError):  # told by the run
-                model, drafter = _parts(pair, name, settings, None)
+                model, drafter = parts_of(pair, name, settings, None)
                 capacity = min(room, model.context_length or room)
                 needs.append(need_of(model, drafter, **rounds_of(pair, settings), capacity=capacity))
         if settings.schedule == "interleaved":
@@ -182,13 +180,11 @@ class LocalEngine:
                 least += (number - 1) * (settings.max_new_tokens - 1)
             where = f"turn {number}: " if len(turns) > 1 else ""
             for name in settings.strategies:
-                model: CausalModel = pair.target
-                if ROWS[name].runs_on == "drafter" and pair.drafter is not None:
-                    model = pair.drafter
-                if (problem := _unfit(pair, model, ids)) is not None:
+                models = models_of(pair)
+                whose = ROWS[name].runs_on if ROWS[name].runs_on in models else "target"
+                if (problem := unfit(whose, models[whose], ids)) is not None:
                     raise PromptError(where + problem)
-                if (limit := longest_text(model, least)) is not None and least >= limit:
-                    whose = "drafter" if model is pair.drafter else "target"
+                if (limit := longest_text(models[whose], least)) is not None and least >= limit:
                     raise PromptError(
                         f"{where}its {least:,} tokens leave no room in the {whose}'s context of {limit:,} tokens"
                     )
@@ -257,9 +253,10 @@ class LocalEngine:
         records: Iterator[Record]
         info = pair.info.target
         try:
-            model, drafter = _parts(pair, name, settings, self._store_for(settings))
-            info = pair.info.drafter if model is pair.drafter and pair.info.drafter is not None else info
-            if (problem := _unfit(pair, model, ids)) is not None:
+            model, drafter = parts_of(pair, name, settings, self._store_for(settings))
+            whose = "target" if model is pair.target else "drafter"
+            info = pair.info.drafter if whose == "drafter" and pair.info.drafter is not None else info
+            if (problem := unfit(whose, model, ids)) is not None:
                 raise ValueError(problem)
         except ValueError as error:
             records = refused(name, len(ids), settings, str(error))
@@ -301,13 +298,13 @@ class LocalEngine:
 
         Whatever fails here fails again in the run that needs it, and is told there.
         """
-        for name, model in (("target", pair.target), ("drafter", pair.drafter)):
+        for name, model in models_of(pair).items():
             key = (name, settings.gamma, settings.cache)
-            if model is None or key in self._warm:
+            if key in self._warm:
                 continue
             self._warm.add(key)
             with suppress(Exception):
-                _warm_up(model, settings, cancelled)
+                warm_up(model, settings, cancelled)
 
     def _check(
         self,
@@ -364,35 +361,3 @@ class LocalEngine:
                 self._history = [*before, (prompt, answers.get(run.strategy, ""))]
                 self._last_turn_in_history = True
                 return
-
-
-def _unfit(pair: Pair, model: CausalModel, ids: Sequence[int]) -> str | None:
-    """Why a model cannot read these ids; None where it can."""
-    unknown = [token for token in ids if token >= model.vocab_size]
-    if not unknown:
-        return None
-    whose = "drafter" if model is pair.drafter else "target"
-    return f"the prompt has tokens that the {whose} does not know: {unknown[:3]}"
-
-
-def _warm_up(model: CausalModel, settings: Settings, cancelled: Callable[[], bool]) -> None:
-    room = model.context_length or WARM_PROMPT + settings.gamma + 1
-    prompt = min(WARM_PROMPT, room - 1)
-    context = model.open(use_cache=settings.cache, capacity=room)
-    for length in (prompt, *range(1, min(settings.gamma + 1, room - prompt) + 1)):
-        if cancelled():
-            return
-        context.extend([0] * length, keep=length)
-        context.rewind(prompt)
-    model.synchronize()
-
-
-def _parts(pair: Pair, name: str, settings: Settings, store: NgramStore | None) -> tuple[CausalModel, Drafter | None]:
-    """The model that a strategy runs on, and what drafts for it. ValueError when there is no such thing."""
-    from specdec_tui.decoding.strategies import STRATEGIES as ROWS
-    from specdec_tui.decoding.strategies import Parts, build_drafter
-
-    drafter = build_drafter(name, Parts(settings, pair.target.vocab_size, pair.drafter, pair.shared_ids, store))
-    model = pair.drafter if ROWS[name].runs_on == "drafter" else pair.target
-    assert model is not None, "a strategy that runs on the drafter needs one"
-    return model, drafter

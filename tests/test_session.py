@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from specdec_tui.backends.in_time import Stopped
+from specdec_tui.backends.model import LoadedDrafter
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, PromptError
 from specdec_tui.backends.tokenizer import Prompt
 from specdec_tui.decoding.records import (
@@ -124,10 +125,13 @@ class TinyPair:
         self.drafter = HashModel(1 if same else 2) if drafter else None
         self.tokenizer = Letters()
         self.end_ids = frozenset({END})
-        self.shared_ids = None
         self.asked: dict[str, object] = {}
         model = ModelInfo("tiny", "cpu", "float32", "none", 1, 4, 200)
         self.info = PairInfo(model, model if drafter else None, True)
+
+    @property
+    def drafters(self) -> tuple[LoadedDrafter, ...]:
+        return () if self.drafter is None else (LoadedDrafter(self.drafter),)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from specdec_tui.backends.errors import first_line, is_out_of_memory, panics_rai
 from specdec_tui.backends.generate_probe import Inputs
 from specdec_tui.backends.generation_asks import settings_asked
 from specdec_tui.backends.lean_model import LeanModel, agrees, fits, why_not
+from specdec_tui.backends.model import LoadedDrafter
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.backends.presets import ModelSpec, resolve
 from specdec_tui.backends.quiet import Heart, between_compilations, quiet
@@ -36,17 +37,12 @@ _NO_MEMORY = "Not enough memory:"
 
 @dataclass(frozen=True)
 class Pair:
-    """A loaded pair.
-
-    `shared_ids`: bool [target vocabulary], False for ids that no draft may have; None: no such id. `asked`: what the
-    target's files ask of a text, by setting.
-    """
+    """A loaded target with its drafters. `asked`: what the target's files ask of a text, by setting."""
 
     target: Runnable
-    drafter: Runnable | None
+    drafters: tuple[LoadedDrafter, ...]
     tokenizer: PromptTokenizer
     end_ids: frozenset[int]
-    shared_ids: torch.Tensor | None
     info: PairInfo
     asked: Mapping[str, Any] = field(default_factory=dict)
 
@@ -147,12 +143,12 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
         notes.append(f"{target.spec.name} is an encoder-decoder model: its encoder reads the prompt as it is, no chat.")
     drafter_info = infos[1] if len(infos) == 2 else None
     mask = shared.shared_ids(loaded[0].vocab_size)
+    mask = None if mask is None else mask.to(loaded[0].device)
     return Pair(
         target=loaded[0],
-        drafter=loaded[1] if len(loaded) == 2 else None,
+        drafters=tuple(LoadedDrafter(model, mask) for model in loaded[1:]),
         tokenizer=tokenizer,
         end_ids=ends,
-        shared_ids=None if mask is None else mask.to(loaded[0].device),
         info=PairInfo(infos[0], drafter_info, tokenizer.has_chat_template, tuple(notes)),
         asked=asked,
     )

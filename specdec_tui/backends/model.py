@@ -7,6 +7,7 @@ models of the tests are as good as a real one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -79,6 +80,18 @@ class CausalModel(Protocol):
     def synchronize(self) -> None:
         """Wait for the device, so that a clock reading is honest. Cheap on the CPU."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedDrafter:
+    """A model loaded to draft for a target, and how its tokens are the target's.
+
+    `shared_ids`: bool [target vocabulary] on the target's device, False for ids that no draft may have; None: no
+    such id.
+    """
+
+    model: CausalModel
+    shared_ids: torch.Tensor | None = None
 
 
 @runtime_checkable

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
-from specdec_tui.backends.model import CausalModel
+from specdec_tui.backends.model import LoadedDrafter
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter
 from specdec_tui.decoding.lookup import LookupDrafter
 from specdec_tui.decoding.ngram import NgramDrafter, NgramStore
@@ -20,8 +18,7 @@ class Parts:
 
     settings: Settings
     width: int
-    drafter_model: CausalModel | None = None
-    shared_ids: torch.Tensor | None = None
+    drafters: tuple[LoadedDrafter, ...] = ()
     store: NgramStore | None = None
 
 
@@ -40,9 +37,10 @@ def _nothing(parts: Parts) -> None:
 
 
 def _model(parts: Parts) -> ModelDrafter | None:
-    if parts.drafter_model is None:
+    if not parts.drafters:
         return None
-    return ModelDrafter(parts.drafter_model, parts.width, parts.shared_ids)
+    drafter = parts.drafters[0]
+    return ModelDrafter(drafter.model, parts.width, drafter.shared_ids)
 
 
 def _ngram(parts: Parts) -> NgramDrafter:
@@ -82,6 +80,6 @@ def build_drafter(strategy: str, parts: Parts) -> Drafter | None:
     row = STRATEGIES.get(strategy)
     if row is None:
         raise ValueError(f"unknown strategy '{strategy}': there are {', '.join(STRATEGIES)}")
-    if row.needs_drafter and parts.drafter_model is None:
+    if row.needs_drafter and not parts.drafters:
         raise ValueError(f"strategy '{strategy}' needs a drafter model, and none is loaded")
     return row.build(parts)

@@ -227,10 +227,10 @@ def test_a_target_of_another_user_s_is_told_to_be_closed_and_a_closed_cache_not_
 
 def test_the_demo_pair_chats_and_shares_every_token(demo_pair: Pair) -> None:
     assert demo_pair.end_ids == {2}
-    assert demo_pair.shared_ids is None
+    assert [drafter.shared_ids for drafter in demo_pair.drafters] == [None]
     assert demo_pair.info.chat_template and not demo_pair.info.notes
     assert demo_pair.info.target.dtype == "float32" and demo_pair.info.target.parameters == 134_515_008
-    assert demo_pair.drafter is not None and demo_pair.info.drafter is not None
+    assert demo_pair.info.drafter is not None
     ids, text, _ = demo_pair.tokenizer.encode("I have  3 apples and 12 pears.")
     assert text.endswith("<|im_start|>assistant\n")
     assert [demo_pair.tokenizer.decode([token]) for token in ids].count("1") == 1

@@ -51,7 +51,7 @@ def test_a_pair_of_folders_loads_and_says_what_was_loaded(save_model: Any) -> No
     assert (info.name, info.device, info.dtype, info.quantization) == (str(target), "cpu", "float32", "none")
     assert info.parameters == tiny_model("llama").num_parameters() and info.memory_bytes >= 4 * info.parameters
     assert info.context_length == 128 and pair.info.chat_template
-    assert pair.drafter is not None and pair.info.drafter is not None
+    assert len(pair.drafters) == 1 and pair.info.drafter is not None
     assert pair.info.drafter.parameters < info.parameters
     assert steps[-1] == Progress("Ready", 1.0)
 
@@ -60,7 +60,7 @@ def test_a_pair_of_folders_loads_and_says_what_was_loaded(save_model: Any) -> No
 def test_every_family_loads_as_target_and_drafter(save_model: Any, kind: str) -> None:
     folder = save_model("model", kind)
     pair = load(folder, folder)
-    assert pair.drafter is not None and pair.drafter is not pair.target
+    assert [drafter.model is pair.target for drafter in pair.drafters] == [False]
     assert isinstance(pair.target, LeanModel) == (kind == "llama")
     assert isinstance(pair.target, LeanModel) or pair.target.rewindable
     assert not any("cannot be rewound" in note for note in pair.info.notes)
@@ -75,8 +75,9 @@ def test_nothing_is_printed_while_models_load(save_model: Any, capfd: pytest.Cap
 
 def test_ids_of_one_side_are_masked_in_the_targets_vocabulary(save_model: Any) -> None:
     pair = load(save_model("target", vocab_size=384), save_model("drafter", tokenizer=tiny_tokenizer("<tool>")))
-    assert pair.shared_ids is not None and pair.shared_ids.shape == (384,)
-    assert int((~pair.shared_ids).sum()) == 1
+    shared = pair.drafters[0].shared_ids
+    assert shared is not None and shared.shape == (384,)
+    assert int((~shared).sum()) == 1
 
 
 def test_a_dtype_that_was_asked_for_is_the_one_that_was_loaded(save_model: Any) -> None:
@@ -328,7 +329,7 @@ def test_the_number_of_threads_stays_what_the_user_asked_for(save_model: Any) ->
         "from specdec_tui.backends.loading import load_pair\n"
         "from specdec_tui.settings import ModelChoice\n"
         "pair = load_pair(ModelChoice(target=sys.argv[1], drafter=sys.argv[1], device='cpu'), lambda step: None)\n"
-        "print(torch.get_num_threads(), pair.target._threads, pair.drafter._threads)\n"
+        "print(torch.get_num_threads(), pair.target._threads, pair.drafters[0].model._threads)\n"
     )
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     environment.pop("NUMBA_NUM_THREADS", None)

@@ -14,7 +14,7 @@ from specdec_tui.backends import causal_lm
 from specdec_tui.backends.cache import RewindableLayer
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.lean_model import LeanContext, LeanModel
-from specdec_tui.backends.model import Referenced
+from specdec_tui.backends.model import LoadedDrafter, Referenced
 from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.backends.static_model import StaticContext
 from specdec_tui.backends.tokenizer import Prompt
@@ -54,10 +54,9 @@ def checks(target: Any, monkeypatch: pytest.MonkeyPatch, programs: Programs | No
     info = ModelInfo("tiny", "cpu", "float32", "none", 1, 4, 128)
     pair = SimpleNamespace(
         target=target,
-        drafter=TransformersModel(tiny_model("llama", num_hidden_layers=1)),
+        drafters=(LoadedDrafter(TransformersModel(tiny_model("llama", num_hidden_layers=1))),),
         tokenizer=Ids(),
         end_ids=frozenset(),
-        shared_ids=None,
         asked={},
         info=PairInfo(info, info, False),
     )

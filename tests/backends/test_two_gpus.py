@@ -43,9 +43,10 @@ def test_a_target_over_two_gpus_decodes_as_on_one(
     needed = memory.estimate("target", AutoConfig.from_pretrained(target), torch.float32, "none").total_bytes
     monkeypatch.setattr(memory, "available_bytes", lambda device: memory._RESERVED_BYTES + int(0.7 * needed))
     pair = load_pair(choice, lambda progress: None)
-    assert isinstance(pair.target, TransformersModel) and isinstance(pair.drafter, TransformersModel)
+    drafter = pair.drafters[0].model
+    assert isinstance(pair.target, TransformersModel) and isinstance(drafter, TransformersModel)
     assert len({parameter.device for parameter in pair.target.model.parameters()}) == 2
-    assert len({parameter.device for parameter in pair.drafter.model.parameters()}) == 1
-    del pair
+    assert len({parameter.device for parameter in drafter.model.parameters()}) == 1
+    del pair, drafter
     assert answers() == alone
     assert not told[0] and all("several devices" in message for message in told[1])

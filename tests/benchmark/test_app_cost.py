@@ -16,6 +16,7 @@ from app_cost import TurnsEngine
 from dialled_pair import dialled_pair
 
 from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.model import LoadedDrafter
 from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.backends.tokenizer import Prompt
 from specdec_tui.decoding.device_run import STEPS, Programs
@@ -53,11 +54,10 @@ def test_a_turn_holds_whole_reads_and_nothing_is_computed_between_turns(monkeypa
     parts = {
         "tokenizer": Words(),
         "end_ids": frozenset(),
-        "shared_ids": None,
         "asked": {},
         "info": PairInfo(model, model, False),
     }
-    pair = SimpleNamespace(target=target, drafter=drafter, **parts)
+    pair = SimpleNamespace(target=target, drafters=(LoadedDrafter(drafter),), **parts)
     monkeypatch.setattr("specdec_tui.backends.loading.load_pair", lambda choice, progress: pair)
     played: list[None] = []
 

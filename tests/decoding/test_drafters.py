@@ -7,6 +7,7 @@ import torch
 from tiny_models import FunctionModel, emitted, run, scripted_model, table_model
 
 from specdec_tui import glossary
+from specdec_tui.backends.model import LoadedDrafter
 from specdec_tui.decoding.drafters import DraftSetup, ModelDrafter, Proposal
 from specdec_tui.decoding.ending import Ending
 from specdec_tui.decoding.lookup import LookupDrafter
@@ -91,7 +92,7 @@ def test_the_registry_has_a_row_for_every_strategy_of_the_settings() -> None:
 
 
 def parts(model: FunctionModel | None, **changes: str) -> Parts:
-    return Parts(Settings(**changes), 16, model)  # type: ignore[arg-type]
+    return Parts(Settings(**changes), 16, () if model is None else (LoadedDrafter(model),))  # type: ignore[arg-type]
 
 
 def test_every_strategy_builds_its_drafter() -> None:

@@ -1,0 +1,51 @@
+"""Which models of a pair a strategy runs on and with, and whether they can read a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from specdec_tui.settings import Settings
+
+if TYPE_CHECKING:
+    from specdec_tui.backends.loading import Pair
+    from specdec_tui.backends.model import CausalModel
+    from specdec_tui.decoding.drafters import Drafter
+    from specdec_tui.decoding.ngram import NgramStore
+
+WARM_PROMPT = 8  # tokens of the context that block lengths are warmed up in
+
+
+def models_of(pair: Pair) -> dict[str, CausalModel]:
+    """A pair's models by what they are in it: target, drafter, drafter-2…"""
+    drafters = enumerate(pair.drafters, 1)
+    return {"target": pair.target} | {f"drafter-{n}" if n > 1 else "drafter": one.model for n, one in drafters}
+
+
+def unfit(whose: str, model: CausalModel, ids: Sequence[int]) -> str | None:
+    """Why a model cannot read these ids; None where it can."""
+    unknown = [token for token in ids if token >= model.vocab_size]
+    if not unknown:
+        return None
+    return f"the prompt has tokens that the {whose} does not know: {unknown[:3]}"
+
+
+def warm_up(model: CausalModel, settings: Settings, cancelled: Callable[[], bool]) -> None:
+    room = model.context_length or WARM_PROMPT + settings.gamma + 1
+    prompt = min(WARM_PROMPT, room - 1)
+    context = model.open(use_cache=settings.cache, capacity=room)
+    for length in (prompt, *range(1, min(settings.gamma + 1, room - prompt) + 1)):
+        if cancelled():
+            return
+        context.extend([0] * length, keep=length)
+        context.rewind(prompt)
+    model.synchronize()
+
+
+def parts_of(pair: Pair, name: str, settings: Settings, store: NgramStore | None) -> tuple[CausalModel, Drafter | None]:
+    """The model that a strategy runs on, and what drafts for it. ValueError when there is no such thing."""
+    from specdec_tui.decoding.strategies import STRATEGIES as ROWS
+    from specdec_tui.decoding.strategies import Parts, build_drafter
+
+    drafter = build_drafter(name, Parts(settings, pair.target.vocab_size, pair.drafters, store))
+    return models_of(pair)[ROWS[name].runs_on], drafter
