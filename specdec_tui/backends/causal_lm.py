@@ -18,7 +18,7 @@ from specdec_tui.backends.model import ModelContext, StaticSequence, bucket
 from specdec_tui.backends.rotations import Forwarding, LengthContext, LengthRotations, Turned
 from specdec_tui.backends.state_context import Keeping, keeping
 from specdec_tui.backends.states import States
-from specdec_tui.backends.static_model import StaticContext, why_not_static
+from specdec_tui.backends.static_model import STATES, StaticContext, why_not_static
 
 OpenStatic = Callable[[int], StaticSequence]
 
@@ -219,7 +219,7 @@ class TransformersModel:
         return self._static(bucket(capacity))
 
     def _agreeing_static(self) -> OpenStatic:
-        reason = why_not_static(self.model)
+        reason = why_not_static(self.model) if self._keeping is None else STATES  # not each config declares them
         if reason:
             raise ValueError(reason)
         if self._device.type == "cuda" and gpu_model.fits(self.model):

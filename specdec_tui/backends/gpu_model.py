@@ -79,11 +79,12 @@ def kernels() -> ModuleType | None:
 
 def fits(model: PreTrainedModel) -> bool:
     """Whether a loaded model is of a shape these kernels compute: in half precision, dense."""
+    if type(model).__name__ not in _CLASSES:
+        return False
     config = model.config
     width = _head_width(config)
     return (
-        type(model).__name__ in _CLASSES
-        and model.dtype in (torch.bfloat16, torch.float16)
+        model.dtype in (torch.bfloat16, torch.float16)
         and all(weight.dtype is model.dtype for weight in model.parameters())
         and config.hidden_act == "silu"
         and getattr(model.model.rotary_emb, "rope_type", "") in _ROPE_TYPES

@@ -61,11 +61,14 @@ def _knows(model: PreTrainedModel, name: str) -> bool:
         return True
 
 
+STATES = "its layers attend in chunks or keep states of their own"
+
+
 def why_not_static(model: PreTrainedModel) -> str:
     """Why passes of a loaded model cannot be captured, for a person; empty where nothing is known against it."""
     config = model.config.get_text_config(decoder=True)
     if set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}:
-        return "its layers attend in chunks or keep states of their own"
+        return STATES
     if any(depends_on_length(kind) for module in model.modules() for kind in rope_types(module).values()):
         return "its rotations depend on the length of the text"
     if getattr(model, "is_quantized", False):

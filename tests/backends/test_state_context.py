@@ -12,7 +12,7 @@ import torch
 import transformers
 from tiny_transformers import RECURRENT, tiny_model
 
-from specdec_tui.backends import states
+from specdec_tui.backends import gpu_model, states
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.rotations import LengthContext
 from specdec_tui.backends.state_context import APART, FAR, NEAR, StateContext
@@ -59,6 +59,13 @@ def generated(kind: str) -> list[int]:
     ids = torch.tensor([PROMPT])
     settings: dict[str, Any] = {"max_new_tokens": NEW, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
     return tiny_model(kind).generate(ids, attention_mask=torch.ones_like(ids), **settings)[0, len(PROMPT) :].tolist()
+
+
+@pytest.mark.parametrize("kind", ["xlstm", "rwkv", "mamba2"])
+def test_rounds_are_not_captured_whatever_the_config_says_of_states(kind: str) -> None:
+    with pytest.raises(ValueError, match="keep states of their own"):
+        model_of(kind).open_static(64)
+    assert not gpu_model.fits(model_of(kind).model)
 
 
 def drafter_of(strategy: str, kind: str) -> Drafter | None:
