@@ -8,7 +8,7 @@ out, and whoever compares with `generate` must know it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from specdec_tui.backends.gguf_header import GgufHeader
 from specdec_tui.doors.reading import read_text
 
 # Fields that change the tokens `generate` takes, and the numbers at which they do not. What the user's own settings
-# say is none of them (temperature, top-k, top-p, whether to sample, the length), nor what only decides the speed.
+# say is none of them (those of `sampling_asked`, the length), nor what only decides the speed.
 _NEUTRAL: dict[str, tuple[float, ...]] = {
     "repetition_penalty": (1,),
     "encoder_repetition_penalty": (1,),
@@ -61,8 +61,10 @@ _SAME_CACHES = (
     *("dynamic", "dynamic_full", "static", "offloaded", "offloaded_static"),
     *("sliding_window", "hybrid", "hybrid_chunked", "offloaded_hybrid", "offloaded_hybrid_chunked"),
 )
+_SAMPLING = ("temperature", "top_k", "top_p")
 _OF_BEAMS: dict[str, tuple[float, ...]] = {"length_penalty": (1,), "early_stopping": ()}
 
+_OF_GGUF = "general.sampling."
 _USERS_OWN = ("temp", "top_k", "top_p", "penalty_last_n", "xtc_threshold", "mirostat_tau", "mirostat_eta")
 _NEUTRAL_GGUF: dict[str, tuple[float, ...]] = {"penalty_repeat": (0, 1), "typ_p": (1,)}
 
@@ -71,8 +73,8 @@ _LARGEST = 1 << 20  # bytes of a file that is read
 _MOST_IDS, _LONGEST, _DEEPEST = 64, 200, 3
 
 
-def asked_of_generate(folder: Path, loaded: PreTrainedModel) -> dict[str, Any]:
-    """The fields that ask for something, each with its value as it stands there; empty where none does.
+def _fields(folder: Path, loaded: PreTrainedModel) -> dict[str, Any]:
+    """What there is to ask `generate`, by field.
 
     Of `generation_config.json`, else of what transformers made of the files, else of the old place for
     them, the config itself: a field of a later one counts where the earlier ones do not have it.
@@ -83,6 +85,12 @@ def asked_of_generate(folder: Path, loaded: PreTrainedModel) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for table in (_read(folder / "generation_config.json"), known, config, inner):
         found = {name: value for name, value in table.items() if value is not None} | found
+    return found
+
+
+def asked_of_generate(folder: Path, loaded: PreTrainedModel) -> dict[str, Any]:
+    """The fields that ask for something, each with its value as it stands there; empty where none does."""
+    found = _fields(folder, loaded)
     asked = {name: found[name] for name, neutral in _NEUTRAL.items() if not _is_neutral(found.get(name), neutral)}
     if "num_beams" in asked:
         asked |= {name: found[name] for name, neutral in _OF_BEAMS.items() if not _is_neutral(found.get(name), neutral)}
@@ -91,13 +99,32 @@ def asked_of_generate(folder: Path, loaded: PreTrainedModel) -> dict[str, Any]:
     return asked
 
 
+def sampling_asked(folder: Path, loaded: PreTrainedModel) -> str:
+    """How a model's files want its tokens drawn, in words; empty where they do not ask to sample."""
+    found = _fields(folder, loaded)
+    return _drawn(found, _SAMPLING) or "any token" if found.get("do_sample") is True else ""
+
+
+def sampling_asked_of_gguf(header: GgufHeader) -> str:
+    """The same of a GGUF file."""
+    return _drawn(_sampling_of(header), _USERS_OWN)
+
+
+def _sampling_of(header: GgufHeader) -> dict[str, Any]:
+    return {key.removeprefix(_OF_GGUF): value for key, value in header.numbers.items() if key.startswith(_OF_GGUF)}
+
+
+def _drawn(found: Mapping[str, Any], names: Iterable[str]) -> str:
+    numbers = {name.replace("_", "-"): found[name] for name in names if type(found.get(name)) in (int, float)}
+    texts = {name: f"{value:g}" if isinstance(value, float) else told(value) for name, value in numbers.items()}
+    return ", ".join(f"{name} {text}" for name, text in texts.items())
+
+
 def asked_of_gguf(header: GgufHeader) -> dict[str, Any]:
     """What a GGUF file asks of a sampler (`general.sampling.*`), by field."""
-    prefix = "general.sampling."
-    asked = {key.removeprefix(prefix): value for key, value in header.numbers.items() if key.startswith(prefix)}
     return {
         name: value
-        for name, value in asked.items()
+        for name, value in _sampling_of(header).items()
         if name not in _USERS_OWN and not _is_neutral(value, _NEUTRAL_GGUF.get(name, (0,)))
     }
 

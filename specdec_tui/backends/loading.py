@@ -27,7 +27,14 @@ from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, 
 from specdec_tui.backends.presets import ModelSpec, resolve
 from specdec_tui.backends.quiet import Heart, between_compilations, quiet
 from specdec_tui.backends.tokenizer import PromptTokenizer, chance_of
-from specdec_tui.backends.weights import asked_by, check_quantization, info_of, load_weights, resolve_dtype
+from specdec_tui.backends.weights import (
+    asked_by,
+    check_quantization,
+    info_of,
+    load_weights,
+    resolve_dtype,
+    sampling_by,
+)
 from specdec_tui.settings import ModelChoice
 
 _TRIAL = 40  # tokens
@@ -126,8 +133,14 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
             plain = EncoderDecoderModel(weights) if model.is_encoder_decoder else TransformersModel(weights)
             told += _of_inputs(model.spec.name, weights.config.model_type, plain.inputs)
             asks = asked_by(model, weights)
-            if index == 0 and model.location.gguf_file is None:
-                asked, applied = settings_asked(asks)
+            if index == 0:
+                if model.location.gguf_file is None:
+                    asked, applied = settings_asked(asks)
+                if drawn := sampling_by(model, weights):
+                    notes.append(
+                        f"{model.spec.name}: its files ask for sampled text ({drawn}); here the processor decides, "
+                        "greedy unless you choose another."
+                    )
             done = applied if index == 0 else ()
             info = info_of(model, weights, need.parameters, context, (*caveats, *told), asked=asks, applied=done)
             again = partial(_load_again, model, dtype, place)

@@ -19,7 +19,13 @@ from transformers import BitsAndBytesConfig, PreTrainedModel
 from specdec_tui.backends import hub
 from specdec_tui.backends.description import ModelDescription
 from specdec_tui.backends.errors import first_line, in_words, plainly
-from specdec_tui.backends.generation_fields import asked_of_generate, asked_of_gguf, told
+from specdec_tui.backends.generation_fields import (
+    asked_of_generate,
+    asked_of_gguf,
+    sampling_asked,
+    sampling_asked_of_gguf,
+    told,
+)
 from specdec_tui.backends.gguf_header import read_header
 from specdec_tui.backends.memory import Placement
 from specdec_tui.backends.model_class import class_for
@@ -235,6 +241,13 @@ def asked_by(model: ModelDescription, loaded: PreTrainedModel) -> dict[str, Any]
     if model.location.gguf_file is not None:
         return asked_of_gguf(read_header(model.location.folder / model.location.gguf_file))
     return asked_of_generate(model.location.folder, loaded)
+
+
+def sampling_by(model: ModelDescription, loaded: PreTrainedModel) -> str:
+    """How a model's files want its tokens drawn, in words; empty where they do not say."""
+    if model.location.gguf_file is not None:
+        return sampling_asked_of_gguf(read_header(model.location.folder / model.location.gguf_file))
+    return sampling_asked(model.location.folder, loaded)
 
 
 def info_of(

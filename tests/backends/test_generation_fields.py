@@ -14,7 +14,7 @@ from tiny_gguf import write_tiny_gguf
 from tiny_transformers import tiny_model
 
 from specdec_tui.backends.causal_lm import TransformersModel
-from specdec_tui.backends.generation_fields import asked_of_generate, told
+from specdec_tui.backends.generation_fields import asked_of_generate, sampling_asked, told
 from specdec_tui.backends.loading import load_pair
 from specdec_tui.benchmark.report import as_json
 from specdec_tui.decoding.records import Notice, RunStarted, Step
@@ -169,6 +169,19 @@ def test_what_a_gguf_file_asks_of_a_sampler_is_found(tmp_path: Path, tokens: Pat
     write_tiny_gguf(tmp_path / "t.gguf", tokens, numbers={f"general.sampling.{k}": v for k, v in numbers.items()})
     info = load_pair(ModelChoice(target=str(tmp_path / "t.gguf"), device="cpu"), lambda progress: None).info
     assert info.target.generation_config_not_applied == {"penalty_repeat": 1.5, "mirostat": 2.0}
+    assert any("ask for sampled text (temp 0.6, top-k 20)" in note for note in info.notes)
+
+
+def test_how_a_models_files_want_its_tokens_drawn_is_said_once_it_is_loaded(save_model: Any, tmp_path: Path) -> None:
+    drawn = {"do_sample": True, "temperature": 0.6, "top_k": 10**400, "top_p": "most"}
+    folder = written(save_model("target"), **drawn)
+    info = load_pair(ModelChoice(target=str(folder), device="cpu"), lambda progress: None).info
+    (told,) = [note for note in info.notes if "sampled text" in note]
+    assert told.startswith(f"{folder}: its files ask for sampled text (temperature 0.6, top-k 1000")
+    assert told.endswith("here the processor decides, greedy unless you choose another.") and len(told) < 500
+    assert told not in info.target.notices  # it is nothing that a run leaves out
+    loaded = SimpleNamespace(generation_config=None)
+    assert sampling_asked(written(tmp_path, do_sample=False, temperature=0.6), loaded) == ""  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["llama", "mamba2"])
