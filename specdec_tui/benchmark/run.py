@@ -12,6 +12,7 @@ from specdec_tui.decoding.costs import Costs, costs
 from specdec_tui.decoding.figures import RECOMPUTES, RunFigures, speedup
 from specdec_tui.decoding.records import (
     EMITTED,
+    STOP_STRING,
     Checked,
     EndReason,
     Event,
@@ -178,6 +179,8 @@ def _add_step(result: Result, step: Step) -> None:
         result.notices.append(record.message)
     elif isinstance(record, RunEnded):
         result.text = step.answer
+        if record.message == STOP_STRING:
+            result.notices.append(record.message)
         if record.reason is EndReason.ERROR:
             raise BenchmarkError(f"{result.strategy}: {record.message}")
         if record.reason is EndReason.CONTEXT and not result.token_ids:

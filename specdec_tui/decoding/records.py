@@ -150,12 +150,28 @@ class Notice:
     message: str
 
 
+STOP_STRING = "a stop string ended the text"
+"""The message of a text that ended at its last token without that being an end token."""
+_END_WORDS = {
+    EndReason.END_TOKEN: "end token",
+    EndReason.LENGTH: "length reached",
+    EndReason.CONTEXT: "context full",
+    EndReason.CANCELLED: "stopped",
+    EndReason.ERROR: "failed",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """Always the last record of a run. `message` explains an error or a full context."""
+    """Always the last record of a run. `message` explains an error, a full context or an end without an end token."""
 
     reason: EndReason
     message: str = ""
+
+    @property
+    def words(self) -> str:
+        """The reason in two words, for a person."""
+        return "stop string" if self.message == STOP_STRING else _END_WORDS[self.reason]
 
 
 Record = RunStarted | Capturing | PrefillDone | DraftsProposed | RoundVerified | Notice | RunEnded

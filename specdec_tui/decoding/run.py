@@ -18,6 +18,7 @@ from specdec_tui.decoding.ending import Ending
 from specdec_tui.decoding.insight import insights, with_residual
 from specdec_tui.decoding.prompt import Stopped, read_prompt
 from specdec_tui.decoding.records import (
+    STOP_STRING,
     DraftsProposed,
     EndReason,
     Insight,
@@ -133,7 +134,7 @@ class Run:
 
     def _end(self, cancelled: Callable[[], bool]) -> RunEnded | None:
         if self.position and self.ending.at(self.ids):
-            return RunEnded(EndReason.END_TOKEN)
+            return RunEnded(EndReason.END_TOKEN, "" if self.ids[-1] in self.ending.ids else STOP_STRING)
         if self.position >= self.max_new_tokens:
             return RunEnded(EndReason.LENGTH)
         if self.room <= 0:

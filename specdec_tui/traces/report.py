@@ -7,7 +7,7 @@ from typing import Any
 
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED, Costs
 from specdec_tui.decoding.figures import RECOMPUTES, RunFigures
-from specdec_tui.decoding.records import Checked, EndReason, Lossless, LosslessStatus, Step
+from specdec_tui.decoding.records import Checked, Lossless, LosslessStatus, Step
 from specdec_tui.decoding.standing import MEANINGS, OF_SPEEDUPS, Verdict
 from specdec_tui.glossary import FIGURES
 from specdec_tui.traces.compared import Compared, compared
@@ -38,13 +38,6 @@ _HEAD = (
     "rounds",
     "prefill s",
 )
-_ENDS = {
-    EndReason.END_TOKEN: "end token",
-    EndReason.LENGTH: "length reached",
-    EndReason.CONTEXT: "context full",
-    EndReason.CANCELLED: "stopped",
-    EndReason.ERROR: "failed",
-}
 _DEFINITIONS = (
     "tok/s: new tokens per second of decoding, the prefill and its token left out. "
     "speedup: against the target alone, over the text that both have; where the clock was disturbed, an interval of "
@@ -164,7 +157,7 @@ def _warnings(figures: Mapping[str, RunFigures], found: Mapping[str, Compared]) 
 
 
 def _outcome(name: str, run: RunFigures, verdict: Lossless | None) -> str:
-    ended = "not ended" if run.end is None else _ENDS[run.end.reason]
+    ended = "not ended" if run.end is None else run.end.words
     return f"{ended}, {_verdict(name, verdict)}"
 
 

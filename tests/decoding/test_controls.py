@@ -155,6 +155,7 @@ def test_the_text_ends_at_the_token_that_completes_a_stop_string_wherever_it_is_
             records = run(scripted_model(script), [1], drafter, gamma=gamma, max_new_tokens=8, completes=completes)
             assert emitted(records) == [4, 5, 6, 7, 8]
             assert isinstance(records[-1], RunEnded) and records[-1].reason is EndReason.END_TOKEN
+            assert records[-1].words == "stop string"
             for one in rounds(records):
                 assert all(token.id < 9 for token in one.drafts), "what stands behind the end is no draft"
 

@@ -43,15 +43,6 @@ class PaneState(StrEnum):
     BROKEN_OFF = "broken off"  # of a trace: the app was left in the middle of the run
 
 
-_END_WORDS = {
-    EndReason.END_TOKEN: "end token",
-    EndReason.LENGTH: "length reached",
-    EndReason.CONTEXT: "context full",
-    EndReason.CANCELLED: "stopped",
-    EndReason.ERROR: "failed",
-}
-
-
 def sparkline(values: Sequence[int], highest: int) -> str:
     """One bar per value, full height at `highest`."""
     top = max(1, highest)
@@ -300,7 +291,7 @@ def status_parts(
     first = 0
     if end is not None and end.reason is not EndReason.LENGTH:
         bad = end.reason is EndReason.ERROR
-        groups.append([(_END_WORDS[end.reason], BAD if bad else QUIET)])
+        groups.append([(end.words, BAD if bad else QUIET)])
     if state is PaneState.BROKEN_OFF:
         groups.append([("not ended", WARN)])
         first = len(groups) - 1
@@ -308,7 +299,7 @@ def status_parts(
         verdict = lossless_part(lossless, is_target)
         if end is not None and end.reason in (EndReason.CANCELLED, EndReason.ERROR):
             # One group: a verdict on a part of the text must not be read without saying so, but once.
-            said = verdict[0].startswith(_END_WORDS[end.reason])
+            said = verdict[0].startswith(end.words)
             groups[-1] = [verdict] if said else [*groups[-1], (" · ", QUIET), verdict]
         else:
             groups.append([verdict])
@@ -318,5 +309,5 @@ def status_parts(
     if figures.capture_seconds:
         groups.append([(f"captured in {figures.capture_seconds:.1f} s", QUIET)])
     if end is not None and end.reason is EndReason.LENGTH:
-        groups.append([(_END_WORDS[end.reason], QUIET)])
+        groups.append([(end.words, QUIET)])
     return groups, first
