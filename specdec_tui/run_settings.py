@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from specdec_tui.setting_kinds import format_value
 from specdec_tui.settings import Settings
 
 if TYPE_CHECKING:
-    from specdec_tui.backends.loading import Pair
+    from specdec_tui.backends.model import CausalModel
+    from specdec_tui.backends.tokenizer import PromptTokenizer
     from specdec_tui.decoding.controls import Controls
     from specdec_tui.decoding.sampling import Sampler
 
@@ -37,21 +39,31 @@ def sampler_of(settings: Settings, asked: Asked | None = None) -> Sampler:
     return Sampler(settings.processor, settings.temperature, settings.top_k, settings.top_p, **narrow)
 
 
-def rounds_of(pair: Pair, settings: Settings) -> dict[str, Any]:
-    """What decides the rounds of every strategy, and so the programs that play them: arguments of `decode`."""
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """The model that a text is written by, with its tokenizer, where its texts end and what its files ask."""
+
+    model: CausalModel
+    tokenizer: PromptTokenizer
+    end_ids: frozenset[int]
+    asked: Asked
+
+
+def rounds_of(writer: Writer, settings: Settings) -> dict[str, Any]:
+    """What decides the rounds of a strategy, and so the programs that play them: arguments of `decode`."""
     from specdec_tui.backends.model import begin_of
     from specdec_tui.decoding.ending import nowhere
 
-    ends = frozenset() if settings.ignore_eos else pair.end_ids
-    stops = pair.asked.get("stop_strings", ()) if settings.stop_strings is None else settings.stop_strings
+    ends = frozenset() if settings.ignore_eos else writer.end_ids
+    stops = writer.asked.get("stop_strings", ()) if settings.stop_strings is None else settings.stop_strings
     return {
-        "sampler": sampler_of(settings, pair.asked),
+        "sampler": sampler_of(settings, writer.asked),
         "rule": settings.rule,
         "gamma": settings.gamma,
         "end_ids": ends,
-        "completes": pair.tokenizer.completes(stops) if stops else nowhere,
+        "completes": writer.tokenizer.completes(stops) if stops else nowhere,
         "controls": controls_of(
-            settings, pair.asked, ends, lambda word: pair.tokenizer.ids_of_word(word), begin_of(pair.target)
+            settings, writer.asked, ends, lambda word: writer.tokenizer.ids_of_word(word), begin_of(writer.model)
         ),
     }
 

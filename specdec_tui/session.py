@@ -25,7 +25,7 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.run_settings import from_the_model, rounds_of
 from specdec_tui.settings import STRATEGIES, ModelChoice, Settings, whole_characters
-from specdec_tui.strategy_parts import models_of, parts_of, unfit, warm_up
+from specdec_tui.strategy_parts import AsRead, as_read, models_of, parts_of, unfit, warm_up, writer_of
 from specdec_tui.strategy_run import (
     StrategyRun,
     as_far_as_it_went,
@@ -39,7 +39,6 @@ from specdec_tui.strategy_run import (
 
 if TYPE_CHECKING:
     from specdec_tui.backends.loading import Pair
-    from specdec_tui.backends.tokenizer import Prompt
     from specdec_tui.decoding.device_run import Need, Programs
     from specdec_tui.decoding.ngram import NgramStore
 
@@ -152,7 +151,8 @@ class LocalEngine:
             with suppress(ValueError):  # told by the run
                 model, drafter = parts_of(pair, name, settings, None)
                 capacity = min(room, model.context_length or room)
-                needs.append(need_of(model, drafter, **rounds_of(pair, settings), capacity=capacity))
+                rounds = rounds_of(writer_of(pair, name), settings)
+                needs.append(need_of(model, drafter, **rounds, capacity=capacity))
         if settings.schedule == "interleaved":
             return needs  # all of them at once, also the same one twice
         return list({need.key: need for need in needs}.values())
@@ -170,16 +170,21 @@ class LocalEngine:
             raise LoadError("no models are loaded")
         before: list[tuple[str, str]] = []
         for number, turn in enumerate(map(whole_characters, turns), 1):
+            read = {name: writer_of(pair, name).tokenizer for name in ("target", *settings.strategies)}
             try:
-                ids = pair.tokenizer.encode(turn, before if settings.chat else (), settings.chat).ids
+                ids_by = {
+                    own: own.encode(turn, before if settings.chat else (), settings.chat).ids
+                    for own in set(read.values())
+                }
             except ValueError as error:
                 raise PromptError(str(error)) from error
             before.append((turn, "…"))
-            least = len(ids)
-            if settings.chat and settings.ignore_eos:
-                least += (number - 1) * (settings.max_new_tokens - 1)
             where = f"turn {number}: " if len(turns) > 1 else ""
             for name in settings.strategies:
+                ids = ids_by[read[name]]
+                least = len(ids)
+                if settings.chat and settings.ignore_eos:
+                    least += (number - 1) * (settings.max_new_tokens - 1)
                 models = models_of(pair)
                 whose = ROWS[name].runs_on if ROWS[name].runs_on in models else "target"
                 if (problem := unfit(whose, models[whose], ids)) is not None:
@@ -204,8 +209,14 @@ class LocalEngine:
         prompt = whole_characters(prompt)
         before = self._history[:-1] if again and self._last_turn_in_history else self._history
         try:
-            given = pair.tokenizer.encode(prompt, before if settings.chat else (), settings.chat, cancelled)
-            rounds = rounds_of(pair, settings)
+            plain = as_read(pair, "target", prompt, before, settings, cancelled)
+            read = {
+                name: plain
+                if writer_of(pair, name).tokenizer is pair.tokenizer
+                else as_read(pair, name, prompt, before, settings, cancelled)
+                for name in STRATEGIES
+                if name in settings.strategies
+            }
         except Stopped as at_work:
             for name in filter(settings.strategies.__contains__, STRATEGIES):
                 yield Step(name, RunStarted(name, 0, settings.gamma, settings.max_new_tokens))
@@ -214,23 +225,18 @@ class LocalEngine:
             return
         except ValueError as error:
             raise PromptError(str(error)) from error
-        ids = given.ids
         if settings.reset_in_between:
             self._store = None
         if self._programs is not None and not (settings.capture and settings.cache):
             self._programs.give_up()
-        runs = [
-            self._start(pair, name, given, settings, rounds, cancelled)
-            for name in STRATEGIES
-            if name in settings.strategies
-        ]
+        runs = [self._start(pair, name, own, settings, cancelled) for name, own in read.items()]
         answers: dict[str, str] = {}
         for step in interleaved(runs) if settings.schedule == "interleaved" else in_turn(runs):
             if isinstance(step.record, RunEnded):
                 answers[step.strategy] = step.answer
             yield step
         stopped = cancelled()
-        yield from self._check(pair, ids, runs, settings, rounds, stopped)
+        yield from self._check(pair, plain.prompt.ids, runs, settings, plain.rounds, stopped)
         if settings.chat:
             self._remember(prompt, before, runs, answers)
         else:
@@ -238,18 +244,12 @@ class LocalEngine:
         yield Finished(cancelled=stopped)
 
     def _start(
-        self,
-        pair: Pair,
-        name: str,
-        given: Prompt,
-        settings: Settings,
-        rounds: dict[str, Any],
-        cancelled: Callable[[], bool],
+        self, pair: Pair, name: str, read: AsRead, settings: Settings, cancelled: Callable[[], bool]
     ) -> StrategyRun:
         from specdec_tui.backends.in_time import still_at_work
         from specdec_tui.decoding.loop import decode
 
-        ids = given.ids
+        ids = read.prompt.ids
         records: Iterator[Record]
         info = pair.info.target
         try:
@@ -273,16 +273,16 @@ class LocalEngine:
                 programs=self._programs if settings.capture else None,
                 warm_up=lambda: self._warm_up(pair, settings, cancelled),
                 insight=settings.insight,
-                **rounds,
+                **read.rounds,
             )
         notices = [
             *info.notices,
             *filter(None, [from_the_model(settings, pair.asked)]),
-            *given.notices,
+            *read.notices,
             *([_SLOWED] if still_at_work() else []),
         ]
         return StrategyRun(
-            name, with_notices(records, notices), pair.tokenizer, pair.tokenizer.stream(), given.text, cancelled
+            name, with_notices(records, notices), read.tokenizer, read.tokenizer.stream(), read.prompt.text, cancelled
         )
 
     def _store_for(self, settings: Settings) -> NgramStore:

@@ -107,6 +107,11 @@ class Settings:
     )
     stop_strings: tuple[str, ...] | None = _setting(None, or_model(TEXTS), "texts at which an answer ends")
     rule: str = _setting("rejection", choice(*RULES), "verification rule (skip-adjustment is lossy)")
+    tokenizers: str = _setting(
+        "auto",
+        choice("auto", "shared", "retokenize"),
+        "a drafter of another tokenizer: tokens that both have, or its text read anew (auto: by a look at the prompt)",
+    )
     schedule: str = _setting(
         "interleaved",
         choice("sequential", "interleaved"),

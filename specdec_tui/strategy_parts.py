@@ -3,23 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from specdec_tui.run_settings import Writer, rounds_of
+from specdec_tui.setting_kinds import Biases
 from specdec_tui.settings import Settings
 
 if TYPE_CHECKING:
     from specdec_tui.backends.loading import Pair
     from specdec_tui.backends.model import CausalModel
+    from specdec_tui.backends.tokenizer import Prompt, PromptTokenizer
     from specdec_tui.decoding.drafters import Drafter
     from specdec_tui.decoding.ngram import NgramStore
 
 WARM_PROMPT = 8  # tokens of the context that block lengths are warmed up in
+OWN_TOKENS = (
+    "written in the drafter's own tokenizer: token ids, and tokens a second, are its own and not to be compared with "
+    "the target's"
+)
 
 
 def models_of(pair: Pair) -> dict[str, CausalModel]:
     """A pair's models by what they are in it: target, drafter, drafter-2…"""
     drafters = enumerate(pair.drafters, 1)
     return {"target": pair.target} | {f"drafter-{n}" if n > 1 else "drafter": one.model for n, one in drafters}
+
+
+def writer_of(pair: Pair, name: str) -> Writer:
+    """What writes a strategy's text: with the tokenizer and ends of the drafter where that runs alone and has own."""
+    from specdec_tui.decoding.strategies import STRATEGIES as ROWS
+
+    if name in ROWS and ROWS[name].runs_on == "drafter" and pair.drafters and (own := pair.drafters[0].other):
+        return Writer(pair.drafters[0].model, own.tokenizer, own.end_ids, {})
+    return Writer(pair.target, pair.tokenizer, pair.end_ids, pair.asked)
+
+
+class AsRead(NamedTuple):
+    """A prompt as the model that goes on with it reads it, with its tokenizer, and what decides its rounds."""
+
+    tokenizer: PromptTokenizer
+    prompt: Prompt
+    rounds: dict[str, Any]
+    notices: tuple[str, ...]
+
+
+def as_read(
+    pair: Pair,
+    name: str,
+    prompt: str,
+    history: Sequence[tuple[str, str]],
+    settings: Settings,
+    cancelled: Callable[[], bool],
+) -> AsRead:
+    """ValueError, and `in_time.Stopped`, as the tokenizer's `encode`."""
+    own = writer_of(pair, name)
+    given = own.tokenizer.encode(prompt, history if settings.chat else (), settings.chat, cancelled)
+    if own.tokenizer is pair.tokenizer:
+        return AsRead(own.tokenizer, given, rounds_of(own, settings), given.notices)
+    # Ids in a setting are the target's.
+    rounds = rounds_of(own, replace(settings, logit_bias=Biases()))
+    return AsRead(own.tokenizer, given, rounds, (*given.notices, OWN_TOKENS))
 
 
 def unfit(whose: str, model: CausalModel, ids: Sequence[int]) -> str | None:
@@ -47,5 +91,5 @@ def parts_of(pair: Pair, name: str, settings: Settings, store: NgramStore | None
     from specdec_tui.decoding.strategies import STRATEGIES as ROWS
     from specdec_tui.decoding.strategies import Parts, build_drafter
 
-    drafter = build_drafter(name, Parts(settings, pair.target.vocab_size, pair.drafters, store))
+    drafter = build_drafter(name, Parts(settings, pair.target, pair.drafters, store))
     return models_of(pair)[ROWS[name].runs_on], drafter

@@ -1,7 +1,7 @@
 """Can a drafter's ids be given to a target? Decided from configs and tokenizers alone, before any weights.
 
 Vocabulary *sizes* say little: they are padded to different multiples within one family. What counts is
-that an id means the same string on both sides.
+that an id means the same string on both sides; where it does not, whether one can read what the other writes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from transformers import PreTrainedTokenizerBase
 from specdec_tui.backends.causal_lm import context_length_of
 from specdec_tui.backends.description import ModelDescription
 from specdec_tui.backends.pair import LoadError
+from specdec_tui.backends.token_bytes import spelling_of
+from specdec_tui.backends.translation import Translation, can_write, translate
 from specdec_tui.doors.characters import named
 
 _SHOWN = 3
@@ -22,10 +24,14 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Compatibility:
-    """`only_one_side`: ids with a token on one side alone, which no draft may have. `notes` for the user."""
+    """`only_one_side`: ids with a token on one side alone, or with two, which no draft may have. `notes` for the user.
+
+    `translation`: None where the tokenizers are the same, as far as ids have a token on both sides.
+    """
 
     only_one_side: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
+    translation: Translation | None = None
 
     def shared_ids(self, vocab_size: int) -> torch.Tensor | None:
         """Bool [vocab_size], False for ids that only one side has; None when all are shared."""
@@ -38,9 +44,10 @@ class Compatibility:
 
 
 def check(target: ModelDescription, drafter: ModelDescription) -> Compatibility:
-    """Compare two models' tokens id by id; LoadError that names what differs when an id means two things.
+    """Compare two models' tokens id by id, and where an id means two things, by the text they stand for.
 
-    And for a pair of which only one has an encoder: the other's drafts would answer another question.
+    LoadError for tokenizers of which neither can write what the other's tokens stand for, and
+    for a pair of which only one has an encoder: the other's drafts would answer another question.
     """
     if target.is_encoder_decoder != drafter.is_encoder_decoder:
         one, other = (target, drafter) if target.is_encoder_decoder else (drafter, target)
@@ -50,16 +57,27 @@ def check(target: ModelDescription, drafter: ModelDescription) -> Compatibility:
         )
     ours, theirs = known_tokens(target), known_tokens(drafter)
     differing = sorted(token for token in ours.keys() & theirs.keys() if ours[token] != theirs[token])
-    if differing:
-        examples = ", ".join(
-            f"id {token} is {named(repr(ours[token]))} in the target and {named(repr(theirs[token]))} in the drafter"
-            for token in differing[:_SHOWN]
-        )
-        raise LoadError(
-            f"{target.spec.name} and {drafter.spec.name} do not share a tokenizer: {len(differing):,} of "
-            f"{len(ours):,} ids differ ({examples}). Choose a drafter of the target's family."
-        )
+    lengths = context_length_of(target.text_config), context_length_of(drafter.text_config)
+    shorter = []
+    if lengths[1] is not None and (lengths[0] is None or lengths[1] < lengths[0]):
+        shorter = [f"The drafter's context ends at {lengths[1]:,} tokens: from there on nothing is drafted by it."]
+    added = target.tokenizer.added_tokens_decoder.keys() | drafter.tokenizer.added_tokens_decoder.keys()
+    examples = ", ".join(
+        f"id {token} is {named(repr(ours[token]))} in the target and {named(repr(theirs[token]))} in the drafter"
+        for token in differing[:_SHOWN]
+    )
+    if not added.issuperset(differing):
+        translation = _translation(target, drafter)
+        both = len(translation.to_drafter)
+        notes = [
+            f"{target.spec.name} and {drafter.spec.name} have different tokenizers: {len(differing):,} of "
+            f"{len(ours):,} ids differ ({examples}); {both:,} tokens stand for the same text in both."
+        ]
+        return Compatibility(notes=(*notes, *shorter), translation=translation)
     notes = []
+    if differing:
+        plural = "token means" if len(differing) == 1 else "tokens mean"
+        notes.append(f"{len(differing):,} added {plural} two things and never drafted: {examples}.")
     target_only, drafter_only = ours.keys() - theirs.keys(), theirs.keys() - ours.keys()
     for ids, tokens, side in ((target_only, ours, "target"), (drafter_only, theirs, "drafter")):
         if ids:
@@ -68,10 +86,24 @@ def check(target: ModelDescription, drafter: ModelDescription) -> Compatibility:
     sizes = target.text_config.vocab_size, drafter.text_config.vocab_size
     if sizes[0] != sizes[1]:
         notes.append(f"Vocabularies padded to different sizes: target {sizes[0]:,}, drafter {sizes[1]:,}.")
-    lengths = context_length_of(target.text_config), context_length_of(drafter.text_config)
-    if lengths[1] is not None and (lengths[0] is None or lengths[1] < lengths[0]):
-        notes.append(f"The drafter's context ends at {lengths[1]:,} tokens: from there on nothing is drafted by it.")
-    return Compatibility(frozenset(target_only | drafter_only), tuple(notes))
+    return Compatibility(frozenset(target_only | drafter_only | set(differing)), (*notes, *shorter))
+
+
+def _translation(target: ModelDescription, drafter: ModelDescription) -> Translation:
+    ours, theirs = (spelling_of(model.tokenizer, model.text_config.vocab_size) for model in (target, drafter))
+    for model, spelling in ((target, ours), (drafter, theirs)):
+        if not spelling.bytes_of:
+            raise LoadError(
+                f"{target.spec.name} and {drafter.spec.name} do not share a tokenizer, and no token of "
+                f"{model.spec.name}'s stands for text. Choose a drafter of the target's family."
+            )
+    translation = translate(ours, theirs, drafter.is_encoder_decoder)
+    if not translation.to_drafter and not (can_write(ours, theirs) and can_write(theirs, ours)):
+        raise LoadError(
+            f"{target.spec.name} and {drafter.spec.name} do not share a tokenizer, have no token in common, and one "
+            "cannot write what the other does: nothing could be drafted. Choose a drafter of the target's family."
+        )
+    return translation
 
 
 def known_tokens(model: ModelDescription) -> dict[int, str]:

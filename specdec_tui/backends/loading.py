@@ -22,7 +22,7 @@ from specdec_tui.backends.errors import first_line, is_out_of_memory, panics_rai
 from specdec_tui.backends.generate_probe import Inputs
 from specdec_tui.backends.generation_asks import settings_asked
 from specdec_tui.backends.lean_model import LeanModel, agrees, fits, why_not
-from specdec_tui.backends.model import LoadedDrafter
+from specdec_tui.backends.model import LoadedDrafter, OtherTokenizer
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.backends.presets import ModelSpec, resolve
 from specdec_tui.backends.quiet import Heart, between_compilations, quiet
@@ -104,6 +104,7 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
     asked: dict[str, Any] = {}
     applied: frozenset[str] = frozenset()
     infos: list[ModelInfo] = []
+    other: OtherTokenizer | None = None
     models = [_with_weights(model, progress) for model in models]
     for model, need in zip(models, needs, strict=True):
         _refuse_other_weights(model, need)
@@ -126,8 +127,12 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
             context = context_length_of(weights.config.get_text_config(decoder=True))
             if index == 0:
                 ends, told = end_ids(model.spec.name, weights, target.tokenizer)
-            else:
+            elif shared.translation is None:
                 told = ends_elsewhere(model.spec.name, weights, ends)
+            else:
+                own_ends, told = end_ids(model.spec.name, weights, model.tokenizer)
+                own_tokenizer = PromptTokenizer(model.tokenizer, model.spec.name, for_encoder=model.is_encoder_decoder)
+                other = OtherTokenizer(shared.translation, own_tokenizer, own_ends)
             if model.is_encoder_decoder:
                 check_start(model.spec.name, weights)
             plain = EncoderDecoderModel(weights) if model.is_encoder_decoder else TransformersModel(weights)
@@ -159,7 +164,7 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
     mask = None if mask is None else mask.to(loaded[0].device)
     return Pair(
         target=loaded[0],
-        drafters=tuple(LoadedDrafter(model, mask) for model in loaded[1:]),
+        drafters=tuple(LoadedDrafter(model, mask, other) for model in loaded[1:]),
         tokenizer=tokenizer,
         end_ids=ends,
         info=PairInfo(infos[0], drafter_info, tokenizer.has_chat_template, tuple(notes)),

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import torch
 
+    from specdec_tui.backends.tokenizer import PromptTokenizer
+    from specdec_tui.backends.translation import Translation
+
 # A short chat should not pay for attention over a long context, nor each length for a program of its own.
 _SMALLEST, _STEP = 256, 2048
 
@@ -83,15 +86,25 @@ class CausalModel(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class OtherTokenizer:
+    """A tokenizer that is not the target's: its model's tokens as the target's, and what it takes to run that alone."""
+
+    translation: Translation
+    tokenizer: PromptTokenizer
+    end_ids: frozenset[int]
+
+
+@dataclass(frozen=True, eq=False)
 class LoadedDrafter:
     """A model loaded to draft for a target, and how its tokens are the target's.
 
     `shared_ids`: bool [target vocabulary] on the target's device, False for ids that no draft may have; None: no
-    such id.
+    such id. `other`: None where the tokenizer is the target's, so that an id means the same on both sides.
     """
 
     model: CausalModel
     shared_ids: torch.Tensor | None = None
+    other: OtherTokenizer | None = None
 
 
 @runtime_checkable

@@ -69,8 +69,8 @@ def need_of(
         raise ValueError("stop strings are looked for in the text")
     own = drafter if isinstance(drafter, ModelDrafter) and gamma else None
     model = None if own is None else own.model
-    if drafter is not None and drafter.needs_rows and gamma and model is None:
-        raise ValueError("the drafter asks a model between its own drafts")
+    if drafter is not None and gamma and (reason := drafter.goes_step_by_step):
+        raise ValueError(reason)
     if model is not None and model.device != target.device:
         raise ValueError("target and drafter are on different devices")
     limit = None if model is None else model.context_length

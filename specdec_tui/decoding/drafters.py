@@ -64,8 +64,8 @@ class Drafter(Protocol):
         ...
 
     @property
-    def needs_rows(self) -> bool:
-        """Whether some drafts are drawn from a distribution: then q is not one-hot at them."""
+    def goes_step_by_step(self) -> str:
+        """Why its rounds cannot be played as captured programs; empty where they can."""
         ...
 
     def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
@@ -89,39 +89,34 @@ class Drafter(Protocol):
         ...
 
 
-class ModelDrafter:
-    """A smaller model of the same tokenizer.
+class AskedDrafter(Drafter, Protocol):
+    """One that can also be asked for a single draft, behind those of another drafter."""
 
-    `width` is the target's vocabulary size: the drafter's rows are cut or padded to it, and
-    `shared_ids` (bool [width], None for all) marks the ids that mean the same on both sides; all
-    others get probability zero here. Ids the drafter has no embedding for are fed to it as id 0:
-    that can only cost acceptance, never correctness.
+    def draft_one(self, text: Sequence[int], position: int) -> tuple[int, torch.Tensor | None] | None:
+        """The token it would put behind `text`, and its row; None where it has none."""
+        ...
+
+
+class DrawingDrafter:
+    """A smaller model that draws its drafts from a distribution over the target's vocabulary.
+
+    What it thinks of a text is `logits_behind`; sampler, controls and rule are the run's, so what a draft is drawn
+    from is what verification is given.
     """
 
-    needs_rows = True
+    goes_step_by_step = ""
 
-    def __init__(self, model: CausalModel, width: int, shared_ids: torch.Tensor | None = None) -> None:
+    def __init__(self, model: CausalModel) -> None:
         self.model = model
-        self._width = width
-        self._unshared = None if shared_ids is None else ~shared_ids.to(model.device)
-        self._context: ModelContext | None = None
         self._setup: DraftSetup | None = None
         self._prompt = 0  # tokens
-        self._limit: int | None = None
-        self._notice = ""
 
-    @property
-    def notice(self) -> str:
-        return self._notice
-
-    def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
-        self._limit = limit = longest_text(self.model, len(ids))
-        capacity = setup.capacity if limit is None else min(setup.capacity, limit)
+    def begin(self, ids: Sequence[int], setup: DraftSetup) -> None:
         self._setup, self._prompt = setup, len(ids)
-        self._notice = ""
-        self._context = self.model.open(use_cache=setup.use_cache, capacity=capacity)
-        if limit is None or len(ids) <= limit:
-            read_prompt(self.model, self._context, self._known(ids), setup.use_cache, setup.cancelled)
+
+    def logits_behind(self, text: Sequence[int]) -> torch.Tensor | None:
+        """Logits [V] of what follows the target's `text`; None where nothing is to be drafted."""
+        raise NotImplementedError
 
     def propose(self, ids: Sequence[int], most: int, position: int) -> Proposal:
         proposal, text = Proposal(), list(ids)
@@ -136,10 +131,59 @@ class ModelDrafter:
         return proposal
 
     def draft_one(self, text: Sequence[int], position: int) -> tuple[int, torch.Tensor] | None:
-        """The token the drafter would put behind `text`, and its row; None when `text` does not fit.
+        """The token the drafter would put behind `text`, and its row; None when `text` does not fit."""
+        logits = self.logits_behind(text)
+        if logits is None:
+            return None
+        controls = self._running.controls
+        logits = controls.apply(logits[None], text, self._prompt)[0]
+        if controls.asked and float(logits.amax()) == -torch.inf:
+            return None  # all that it could draft is forbidden
+        sampler = self._running.sampler
+        row = logits if sampler.is_greedy else sampler.probabilities(logits)
+        return self._running.rule.draw(row, position, self._running.dice), row
 
-        Everything not fed yet goes in at once: usually one token, two after a full acceptance.
-        """
+    def synchronize(self) -> None:
+        self.model.synchronize()
+
+    @property
+    def _running(self) -> DraftSetup:
+        assert self._setup is not None, "start comes first"
+        return self._setup
+
+
+class ModelDrafter(DrawingDrafter):
+    """A smaller model of the same tokenizer.
+
+    `width` is the target's vocabulary size: the drafter's rows are cut or padded to it, and
+    `shared_ids` (bool [width], None for all) marks the ids that mean the same on both sides; all
+    others get probability zero here. Ids the drafter has no embedding for are fed to it as id 0:
+    that can only cost acceptance, never correctness.
+    """
+
+    def __init__(self, model: CausalModel, width: int, shared_ids: torch.Tensor | None = None) -> None:
+        super().__init__(model)
+        self._width = width
+        self._unshared = None if shared_ids is None else ~shared_ids.to(model.device)
+        self._context: ModelContext | None = None
+        self._limit: int | None = None
+        self._notice = ""
+
+    @property
+    def notice(self) -> str:
+        return self._notice
+
+    def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
+        self.begin(ids, setup)
+        self._limit = limit = longest_text(self.model, len(ids))
+        capacity = setup.capacity if limit is None else min(setup.capacity, limit)
+        self._notice = ""
+        self._context = self.model.open(use_cache=setup.use_cache, capacity=capacity)
+        if limit is None or len(ids) <= limit:
+            read_prompt(self.model, self._context, self._known(ids), setup.use_cache, setup.cancelled)
+
+    def logits_behind(self, text: Sequence[int]) -> torch.Tensor | None:
+        """Everything not fed yet goes in at once: usually one token, two after a full acceptance."""
         assert self._context is not None, "start comes first"
         if self._limit is not None and len(text) > self._limit:
             limit = self.model.context_length
@@ -147,11 +191,7 @@ class ModelDrafter:
             return None
         self.rewind(len(text) - 1)  # the last token is always fed: its logits are what is asked for
         fresh = text[self._context.length :]
-        logits = self.fit(self._context.extend(self._known(fresh), keep=1)[0])
-        logits = self._running.controls.apply(logits[None], text, self._prompt)[0]
-        sampler = self._running.sampler
-        row = logits if sampler.is_greedy else sampler.probabilities(logits)
-        return self._running.rule.draw(row, position, self._running.dice), row
+        return self.fit(self._context.extend(self._known(fresh), keep=1)[0])
 
     def settle(self, ids: Sequence[int], kept: int, scores: torch.Tensor) -> None:
         self.rewind(kept)
@@ -161,14 +201,6 @@ class ModelDrafter:
         assert self._context is not None, "start comes first"
         if self._context.length > length:
             self._context.rewind(length)
-
-    def synchronize(self) -> None:
-        self.model.synchronize()
-
-    @property
-    def _running(self) -> DraftSetup:
-        assert self._setup is not None, "start comes first"
-        return self._setup
 
     def _known(self, ids: Sequence[int]) -> list[int]:
         size = self.model.vocab_size

@@ -42,7 +42,7 @@ class LookupDrafter:
     """Drafts by copying from the text itself. `order` is the longest ending looked for."""
 
     notice = ""
-    needs_rows = False
+    goes_step_by_step = ""
 
     def __init__(self, order: int) -> None:
         self._order = order

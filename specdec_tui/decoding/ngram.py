@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
-from specdec_tui.decoding.drafters import DraftSetup, ModelDrafter, Proposal
+from specdec_tui.decoding.drafters import AskedDrafter, DraftSetup, Proposal
 
 MOST_CONTEXTS = 65_536
 MOST_FOLLOWERS = 32
@@ -115,15 +115,15 @@ class NgramDrafter:
     again behind it.
     """
 
-    def __init__(self, store: NgramStore, top_k_filler: int = 0, fallback: ModelDrafter | None = None) -> None:
+    def __init__(self, store: NgramStore, top_k_filler: int = 0, fallback: AskedDrafter | None = None) -> None:
         self._store = store
         self._filler = top_k_filler
         self._fallback = fallback
         self._setup: DraftSetup | None = None
 
     @property
-    def needs_rows(self) -> bool:
-        return self._fallback is not None
+    def goes_step_by_step(self) -> str:
+        return "the drafter asks a model between its own drafts" if self._fallback else ""
 
     @property
     def notice(self) -> str:

@@ -111,7 +111,7 @@ class Run:
 
     def _proposed(self, number: int, proposal: Proposal) -> Iterator[Record]:
         notice = self.drafter.notice if self.drafter else ""
-        if notice and not self.told:
+        if notice and notice != self.told:
             self.told = notice
             yield Notice(notice)
         if proposal.ids:

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from specdec_tui.backends.model import LoadedDrafter
-from specdec_tui.decoding.drafters import Drafter, ModelDrafter
+from specdec_tui.backends.model import CausalModel, LoadedDrafter
+from specdec_tui.decoding.choosing import ChoosingDrafter
+from specdec_tui.decoding.drafters import AskedDrafter, Drafter, ModelDrafter
 from specdec_tui.decoding.lookup import LookupDrafter
 from specdec_tui.decoding.ngram import NgramDrafter, NgramStore
+from specdec_tui.decoding.retokenize import RetokenizeDrafter
+from specdec_tui.decoding.shared_vocabulary import SharedDrafter
 from specdec_tui.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What drafters are built from. `width` is the target's vocabulary size; see `ModelDrafter`."""
+    """What drafters are built from, for this target."""
 
     settings: Settings
-    width: int
+    target: CausalModel
     drafters: tuple[LoadedDrafter, ...] = ()
     store: NgramStore | None = None
 
@@ -36,11 +39,18 @@ def _nothing(parts: Parts) -> None:
     return None
 
 
-def _model(parts: Parts) -> ModelDrafter | None:
+def _model(parts: Parts) -> AskedDrafter | None:
     if not parts.drafters:
         return None
-    drafter = parts.drafters[0]
-    return ModelDrafter(drafter.model, parts.width, drafter.shared_ids)
+    drafter, width = parts.drafters[0], parts.target.vocab_size
+    if drafter.other is None:
+        return ModelDrafter(drafter.model, width, drafter.shared_ids)
+    translation, way = drafter.other.translation, parts.settings.tokenizers
+    retokenize = RetokenizeDrafter(drafter.model, translation)
+    if way == "retokenize":
+        return retokenize
+    shared = SharedDrafter(drafter.model, width, translation)
+    return shared if way == "shared" else ChoosingDrafter(parts.target, translation, shared, retokenize)
 
 
 def _ngram(parts: Parts) -> NgramDrafter:

@@ -28,7 +28,7 @@ KINDS = ("llama", "gemma2", "gpt2")  # masks that are added to scores, and masks
 class BadDrafter:
     """Drafts a token without a name among others: first, in the middle, last, or not at all."""
 
-    notice, needs_rows = "", False
+    notice = goes_step_by_step = ""
 
     def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
         pass

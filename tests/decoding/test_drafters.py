@@ -92,7 +92,8 @@ def test_the_registry_has_a_row_for_every_strategy_of_the_settings() -> None:
 
 
 def parts(model: FunctionModel | None, **changes: str) -> Parts:
-    return Parts(Settings(**changes), 16, () if model is None else (LoadedDrafter(model),))  # type: ignore[arg-type]
+    drafters = () if model is None else (LoadedDrafter(model),)
+    return Parts(Settings(**changes), scripted_model([1]), drafters)  # type: ignore[arg-type]
 
 
 def test_every_strategy_builds_its_drafter() -> None:
@@ -121,7 +122,7 @@ def test_the_ngram_store_handed_in_is_the_one_that_learns() -> None:
     settings = Settings(ngram_storage="onelevel", ngram_order=4)
     store = new_store(settings)
     assert (store.order, store.storage) == (4, "onelevel")
-    drafter = build_drafter("ngram", Parts(settings, 16, store=store))
+    drafter = build_drafter("ngram", Parts(settings, scripted_model([1]), store=store))
     run(scripted_model([4, 5, 6, 7]), [1], drafter, max_new_tokens=4)
     assert store.followers([1, 4, 5]) == {6: 1}
     store.reset()

@@ -22,7 +22,7 @@ from specdec_tui.tui.commands.table import SIDE_BAR, bindings
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Strategies": ("strategies",),
-    "Drafting": ("gamma", "max_new_tokens", "rule", "schedule"),
+    "Drafting": ("gamma", "max_new_tokens", "rule", "tokenizers", "schedule"),
     "Sampling": ("processor", "temperature", "top_k", "top_p", "min_p", "typical_p", "seed"),
     "Controls": CONTROLS,
     "N-grams": ("ngram_storage", "ngram_order", "top_k_filler", "ngram_unknown", "reset_in_between"),
