@@ -61,7 +61,7 @@ def check(target: ModelDescription, drafter: ModelDescription) -> Compatibility:
     shorter = []
     if lengths[1] is not None and (lengths[0] is None or lengths[1] < lengths[0]):
         shorter = [f"The drafter's context ends at {lengths[1]:,} tokens: from there on nothing is drafted by it."]
-    added = target.tokenizer.added_tokens_decoder.keys() | drafter.tokenizer.added_tokens_decoder.keys()
+    added = target.tokenizer.added_tokens_decoder.keys() & drafter.tokenizer.added_tokens_decoder.keys()
     examples = ", ".join(
         f"id {token} is {named(repr(ours[token]))} in the target and {named(repr(theirs[token]))} in the drafter"
         for token in differing[:_SHOWN]
@@ -76,8 +76,8 @@ def check(target: ModelDescription, drafter: ModelDescription) -> Compatibility:
         return Compatibility(notes=(*notes, *shorter), translation=translation)
     notes = []
     if differing:
-        plural = "token means" if len(differing) == 1 else "tokens mean"
-        notes.append(f"{len(differing):,} added {plural} two things and never drafted: {examples}.")
+        plural = "token means two things and is" if len(differing) == 1 else "tokens mean two things and are"
+        notes.append(f"{len(differing):,} added {plural} never drafted: {examples}.")
     target_only, drafter_only = ours.keys() - theirs.keys(), theirs.keys() - ours.keys()
     for ids, tokens, side in ((target_only, ours, "target"), (drafter_only, theirs, "drafter")):
         if ids:
@@ -98,10 +98,10 @@ def _translation(target: ModelDescription, drafter: ModelDescription) -> Transla
                 f"{model.spec.name}'s stands for text. Choose a drafter of the target's family."
             )
     translation = translate(ours, theirs, drafter.is_encoder_decoder)
-    if not translation.to_drafter and not (can_write(ours, theirs) and can_write(theirs, ours)):
+    if not translation.to_drafter and not (can_write(ours, theirs) or can_write(theirs, ours)):
         raise LoadError(
-            f"{target.spec.name} and {drafter.spec.name} do not share a tokenizer, have no token in common, and one "
-            "cannot write what the other does: nothing could be drafted. Choose a drafter of the target's family."
+            f"{target.spec.name} and {drafter.spec.name} do not share a tokenizer, have no token in common, and "
+            "neither can write what the other does: nothing could be drafted. Choose a drafter of the target's family."
         )
     return translation
 

@@ -112,20 +112,24 @@ def _last(text: bytes, otherwise: str) -> str:
 class Follower:
     """A drafter's model that is fed its own ids of the target's text, as far as it does not hold them yet."""
 
-    def __init__(self, model: CausalModel, translation: Translation, by_token: bool) -> None:
-        self.model = model
+    def __init__(self, model: CausalModel, translation: Translation, by_token: bool, told: str = "") -> None:
+        self.model, self._told = model, told
         self.alignment = Alignment(translation, by_token)
-        self.notice = ""
+        self._full = ""
         self._context: ModelContext | None = None
         self._held: list[int] = []
         self._limit: int | None = None
+
+    @property
+    def notice(self) -> str:
+        return "; ".join(filter(None, (self._told, self._full)))
 
     def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
         try:
             own = self.alignment.start(ids, setup.cancelled)
         except in_time.Stopped:
             raise Stopped from None
-        self.notice, self._held = "", []
+        self._full, self._held = "", []
         self._limit = limit = longest_text(self.model, len(own))
         more = setup.capacity - len(ids)
         # Its tokens may be shorter: a context grows where the hint was too small.
@@ -141,7 +145,7 @@ class Follower:
         assert self._context is not None, "start comes first"
         if self._limit is not None and len(ids) > self._limit:
             limit = self.model.context_length
-            self.notice = f"the drafter's context of {limit} tokens is full: no more drafts from it"
+            self._full = f"the drafter's context of {limit} tokens is full: no more drafts from it"
             return None
         size = self.model.vocab_size
         ids = [token if token < size else 0 for token in ids]

@@ -30,10 +30,11 @@ class RetokenizeDrafter:
 
     goes_step_by_step = "the drafter's tokenizer is not the target's"
 
-    def __init__(self, model: CausalModel, translation: Translation) -> None:
+    def __init__(self, model: CausalModel, translation: Translation, told: str = "") -> None:
+        """`told`: what every run of it says of itself."""
         self.model = model
         self._translation = translation
-        self._follower = Follower(model, translation, by_token=False)
+        self._follower = Follower(model, translation, by_token=False, told=told)
         self._end_ids: frozenset[int] = frozenset()
 
     @property

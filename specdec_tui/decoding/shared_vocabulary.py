@@ -25,12 +25,13 @@ class SharedDrafter(DrawingDrafter):
 
     goes_step_by_step = "the drafter's tokenizer is not the target's"
 
-    def __init__(self, model: CausalModel, width: int, translation: Translation) -> None:
+    def __init__(self, model: CausalModel, width: int, translation: Translation, told: str = "") -> None:
+        """`told`: what every run of it says of itself."""
         super().__init__(model)
         places = translation.place_in(width)
         places = places.masked_fill(places >= model.vocab_size, -1).to(model.device)
         self._places, self._unshared = places.clamp(min=0), places < 0
-        self._follower = Follower(model, translation, by_token=True)
+        self._follower = Follower(model, translation, by_token=True, told=told)
 
     @property
     def notice(self) -> str:

@@ -46,11 +46,15 @@ def _model(parts: Parts) -> AskedDrafter | None:
     if drafter.other is None:
         return ModelDrafter(drafter.model, width, drafter.shared_ids)
     translation, way = drafter.other.translation, parts.settings.tokenizers
-    retokenize = RetokenizeDrafter(drafter.model, translation)
-    if way == "retokenize":
-        return retokenize
-    shared = SharedDrafter(drafter.model, width, translation)
-    return shared if way == "shared" else ChoosingDrafter(parts.target, translation, shared, retokenize)
+    told = "" if way == "auto" else f"drafter of another tokenizer, tokenizers {way}"
+    shared = SharedDrafter(drafter.model, width, translation, told)
+    retokenize = RetokenizeDrafter(drafter.model, translation, told)
+    match way:
+        case "shared":
+            return shared
+        case "retokenize":
+            return retokenize
+    return ChoosingDrafter(parts.target, translation, shared, retokenize)
 
 
 def _ngram(parts: Parts) -> NgramDrafter:

@@ -283,3 +283,16 @@ def test_a_cancelled_prompt_ends_a_run_while_the_drafters_tokenizer_reads_it(mon
     drafts = drafter_of("shared", random_model("unigram"), model, translation("byte-level", "unigram"))
     [end] = [r for r in played(model, [0, 5, 6], drafts, 3) if isinstance(r, RunEnded)]
     assert end.reason is EndReason.CANCELLED
+
+
+def test_auto_tells_a_full_context_too() -> None:
+    model = random_model("byte-level")
+    small = TransformersModel(
+        tiny_model("llama", vocab_size=len(other_tokenizer("unigram")), max_position_embeddings=24)
+    )
+    prompt = list(other_tokenizer("byte-level")("the cat sat")["input_ids"])
+    drafts = drafter_of("auto", small, model, translation("byte-level", "unigram"))
+    told = [r.message for r in played(model, prompt, drafts, 3) if isinstance(r, Notice)]
+    assert (
+        len(told) == 2 and told[1] == f"{told[0]}; the drafter's context of 24 tokens is full: no more drafts from it"
+    )
