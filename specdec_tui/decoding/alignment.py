@@ -21,7 +21,7 @@ from specdec_tui.decoding.prompt import Stopped, read_prompt
 if TYPE_CHECKING:
     from specdec_tui.backends.translation import Translation
 
-_OPEN = 64  # bytes of a text that are read again with what follows, so that its words become the tokens of words
+_PENDING = 64  # bytes of a text that are read again with what follows, so that its words become the tokens of words
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class _Mark:
     """Where the drafter's text stands behind a token: ids that are settled, bytes behind them, what is before those."""
 
     settled: int
-    open: bytes
+    pending: bytes
     last: str
 
 
@@ -71,7 +71,7 @@ class Alignment:
             self.cut(self._prompt + same)
         for token in new[len(self._new) :]:
             self._take(token)
-        whole, rest = whole_and_rest(self._marks[-1].open)
+        whole, rest = whole_and_rest(self._marks[-1].pending)
         spelled = self.translation.drafter.exactly(rest)
         if spelled is None:
             return None
@@ -82,10 +82,10 @@ class Alignment:
         settled: Sequence[int]
         text = self.translation.target.bytes_of.get(token, b"")
         own = self.translation.to_drafter.get(token)
-        if self._by_token and not mark.open and own is not None:
+        if self._by_token and not mark.pending and own is not None:
             settled, left = (own,), b""
         else:
-            done, left = self._settled(mark.open + text)
+            done, left = self._settled(mark.pending + text)
             settled = drafter.ids(done, mark.last) if done else ()
             text = done
         self._ids += settled
@@ -93,12 +93,12 @@ class Alignment:
         self._marks.append(_Mark(len(self._ids), left, _last(text, mark.last)))
 
     def _settled(self, data: bytes) -> tuple[bytes, bytes]:
-        """What of the open bytes is read for good, and what stays open."""
+        """What of the pending bytes is read for good, and what stays pending."""
         if self._by_token:
             return whole_and_rest(data)
-        if len(data) <= _OPEN:
+        if len(data) <= _PENDING:
             return b"", data
-        half = data[: _OPEN // 2]
+        half = data[: _PENDING // 2]
         cut = max(half.rfind(b" "), half.rfind(b"\n"))
         cut = cut if cut > 0 else len(whole_and_rest(half)[0])
         return data[:cut], data[cut:]
