@@ -37,4 +37,6 @@ STRATEGIES = {
     "speculative": "the drafter model guesses γ tokens, the target checks them in one pass",
     "ngram": "guesses what most often followed the last words here, the target checks it in one pass",
     "lookup": "copies what followed the last words earlier in the text, the target checks it in one pass",
+    "beam": "the target goes on with several texts and keeps the most probable whole: another one than its own",
+    "drafter-beam": "the same search by the drafter alone",
 }

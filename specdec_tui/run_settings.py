@@ -12,6 +12,7 @@ from specdec_tui.settings import Settings
 if TYPE_CHECKING:
     from specdec_tui.backends.model import CausalModel
     from specdec_tui.backends.tokenizer import PromptTokenizer
+    from specdec_tui.decoding.beam import Beams
     from specdec_tui.decoding.controls import Controls
     from specdec_tui.decoding.sampling import Sampler
 
@@ -66,6 +67,13 @@ def rounds_of(writer: Writer, settings: Settings) -> dict[str, Any]:
             settings, writer.asked, ends, lambda word: writer.tokenizer.ids_of_word(word), begin_of(writer.model)
         ),
     }
+
+
+def beams_of(settings: Settings) -> Beams:
+    """How the searches of a run are done."""
+    from specdec_tui.decoding.beam import Beams
+
+    return Beams(settings.beam_width, settings.length_penalty, settings.early_stopping)
 
 
 def controls_of(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from specdec_tui.backends.pair import LoadError, PairInfo, Progress, PromptError, ReportProgress
 from specdec_tui.backends.threads import prepare_threads
+from specdec_tui.decoding.figures import OF_THE_DRAFTER
 from specdec_tui.decoding.records import (
     Checked,
     EndReason,
@@ -23,7 +24,7 @@ from specdec_tui.decoding.records import (
     RunStarted,
     Step,
 )
-from specdec_tui.run_settings import from_the_model, rounds_of
+from specdec_tui.run_settings import beams_of, from_the_model, rounds_of
 from specdec_tui.settings import STRATEGIES, ModelChoice, Settings, whole_characters
 from specdec_tui.strategy_parts import AsRead, as_read, models_of, parts_of, unfit, warm_up, writer_of
 from specdec_tui.strategy_run import (
@@ -141,6 +142,7 @@ class LocalEngine:
         """What the next run needs if it is a short prompt behind the conversation so far."""
         from specdec_tui.backends.in_time import Stopped
         from specdec_tui.decoding.device_run import need_of
+        from specdec_tui.decoding.strategies import STRATEGIES as ROWS
 
         before: list[int] = []
         with suppress(ValueError, Stopped):
@@ -148,6 +150,8 @@ class LocalEngine:
         room = len(before) + SHORT_PROMPT + settings.max_new_tokens
         needs: list[Need] = []
         for name in settings.strategies:
+            if ROWS[name].searches:
+                continue
             with suppress(ValueError):  # told by the run
                 model, drafter = parts_of(pair, name, settings, None)
                 capacity = min(room, model.context_length or room)
@@ -248,6 +252,7 @@ class LocalEngine:
     ) -> StrategyRun:
         from specdec_tui.backends.in_time import still_at_work
         from specdec_tui.decoding.loop import decode
+        from specdec_tui.decoding.strategies import STRATEGIES as ROWS
 
         ids = read.prompt.ids
         records: Iterator[Record]
@@ -266,6 +271,7 @@ class LocalEngine:
                 ids,
                 strategy=name,
                 drafter=drafter,
+                beams=beams_of(settings) if ROWS[name].searches else None,
                 max_new_tokens=settings.max_new_tokens,
                 seed=settings.seed,
                 use_cache=settings.cache,
@@ -356,7 +362,7 @@ class LocalEngine:
         self, prompt: str, before: list[tuple[str, str]], runs: list[StrategyRun], answers: dict[str, str]
     ) -> None:
         """The target's answer joins the history; without it that of the first strategy that has one."""
-        for run in sorted(runs, key=lambda run: (run.strategy == "drafter", STRATEGIES.index(run.strategy))):
+        for run in sorted(runs, key=lambda run: (run.strategy in OF_THE_DRAFTER, STRATEGIES.index(run.strategy))):
             if run.ids:
                 self._history = [*before, (prompt, answers.get(run.strategy, ""))]
                 self._last_turn_in_history = True

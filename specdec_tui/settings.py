@@ -29,7 +29,7 @@ from specdec_tui.setting_kinds import (
     whole,
 )
 
-STRATEGIES = ("target", "drafter", "speculative", "ngram", "lookup")
+STRATEGIES = ("target", "drafter", "speculative", "ngram", "lookup", "beam", "drafter-beam")
 PROCESSORS = ("greedy", "multinomial", "topk", "nucleus", "topknucleus")
 RULES = ("rejection", "coupled", "block", "skip-adjustment")
 QUANTIZATIONS = ("none", "int8", "int4")
@@ -39,6 +39,7 @@ CONTROLS = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram", "min_new_tokens"),
     *("bad_words", "logit_bias", "stop_strings"),
 )
+MOST_BEAMS = 32
 THEMES = ("specdec-dark", "specdec-light", "specdec-colour-blind")
 
 LONGEST_CONFIG = 16 * 1024
@@ -106,6 +107,15 @@ class Settings:
         None, or_model(BIASES), "make tokens more or less likely"
     )
     stop_strings: tuple[str, ...] | None = _setting(None, or_model(TEXTS), "texts at which an answer ends")
+    beam_width: int = _setting(4, whole(2, MOST_BEAMS), "texts that a beam search goes on with at once")
+    length_penalty: float = _setting(
+        1.0, real(-10, 10), "the log-probability of an ended beam is divided by its length to this power"
+    )
+    early_stopping: str = _setting(
+        "off",
+        choice("off", "on", "never"),
+        "a beam search ends with as many ended beams as its width (on), or where no beam can improve (off: as it is)",
+    )
     rule: str = _setting("rejection", choice(*RULES), "verification rule (skip-adjustment is lossy)")
     tokenizers: str = _setting(
         "auto",

@@ -21,7 +21,7 @@ from specdec_tui.decoding.records import (
     RunStarted,
     Status,
     Step,
-    Token,
+    beams_of,
     tokens_of,
 )
 from specdec_tui.run_settings import sampler_of
@@ -45,7 +45,14 @@ class StrategyRun:
     ids: list[int] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)  # of these ids, as they were told
     end: RunEnded | None = None
+    pending: list[int] = field(default_factory=list)  # what a search has behind these
+    searches: bool = False
     told: set[int] = field(default_factory=set)  # ids whose text was sent for the alternatives
+
+    @property
+    def place(self) -> int:
+        """How far it is: tokens of its text, those that a search has not settled among them."""
+        return len(self.ids) + len(self.pending)
 
     @property
     def failed(self) -> bool:
@@ -65,6 +72,7 @@ class StrategyRun:
 
         record = next(self.records)
         if isinstance(record, RunStarted):
+            self.searches = record.beams > 0
             return Step(self.strategy, record, prompt_text=self.prompt_text)
         if not isinstance(record, DraftsProposed | PrefillDone | RoundVerified | RunEnded):
             return Step(self.strategy, record)
@@ -82,10 +90,13 @@ class StrategyRun:
 
     def _with_text(self, record: DraftsProposed | PrefillDone | RoundVerified | RunEnded) -> Step:
         match record:
-            case DraftsProposed(drafts=drafts):
-                return Step(self.strategy, record, self.text.peek(t.id for t in drafts))
+            case DraftsProposed(drafts=drafts, kept=kept):
+                pending = [*self.pending[:kept], *(t.id for t in drafts)]
+                if self.searches:
+                    self.pending = pending
+                return Step(self.strategy, record, self.text.peek(pending)[kept:])
             case PrefillDone() | RoundVerified():
-                alternatives = self._alternatives(tokens_of(record))
+                alternatives = self._alternatives(record)
                 return Step(self.strategy, record, self._advance(record), alternatives=alternatives)
             case RunEnded():
                 answer = self.tokenizer.decode(self.ids, skip_special_tokens=True)
@@ -102,14 +113,16 @@ class StrategyRun:
         emitted = [(t.id, text) for t, text in zip(tokens_of(record), texts, strict=True) if t.status in EMITTED]
         self.ids += [id for id, _ in emitted]
         self.pieces += [text for _, text in emitted]
+        if isinstance(record, RoundVerified):
+            del self.pending[: len(record.settled)]
 
-    def _alternatives(self, tokens: tuple[Token, ...]) -> tuple[tuple[int, str], ...]:
+    def _alternatives(self, record: PrefillDone | RoundVerified) -> tuple[tuple[int, str], ...]:
         """Id and text of what the models thought of, as far as it was not sent before."""
-        new: dict[int, str] = {}
-        for token in tokens:
+        named = [id for beam in beams_of(record) for id in beam.ids]
+        for token in tokens_of(record):
             if (seen := token.insight) is not None:
-                for top in (seen.target_top, seen.drafter_top, seen.residual_top):
-                    new |= {id: self.tokenizer.piece(id) for id, _ in top if id not in self.told and id not in new}
+                named += [id for top in (seen.target_top, seen.drafter_top, seen.residual_top) for id, _ in top]
+        new = {id: self.tokenizer.piece(id) for id in dict.fromkeys(named) if id not in self.told}
         self.told |= new.keys()
         return tuple(new.items())
 
@@ -152,7 +165,7 @@ def interleaved(runs: list[StrategyRun]) -> Iterator[Step]:
     not do: the fast ones would be through long before the target.
     """
     while active := [run for run in runs if run.end is None]:
-        run = min(active, key=lambda run: len(run.ids))
+        run = min(active, key=lambda run: run.place)
         step = run.step()
         while isinstance(step.record, DraftsProposed | RunStarted | Capturing | Notice):
             yield step
@@ -167,6 +180,8 @@ def not_checkable(
     detail = ""
     if run.strategy == "drafter":
         detail = "the drafter's own text, not the target's"
+    elif run.searches:
+        detail = "a search over whole texts, not the target's greedy text"
     elif not run.ids:
         detail = "no tokens to compare"
     elif run.strategy == "target" and settings.rule != "coupled" and not sampler_of(settings).is_greedy:

@@ -644,3 +644,23 @@ def test_what_must_be_known_of_a_model_and_a_prompt_stands_in_every_run(
             told = [record.message for record in records if isinstance(record, Notice)]
             own = [] if strategy == "drafter" else ["half", model.not_applied]
             assert isinstance(records[0], RunStarted) and told == [*own, "typed"]
+
+
+def test_a_search_runs_beside_the_others_and_is_compared_with_nothing(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    strategies = ("target", "drafter", "speculative", "beam", "drafter-beam")
+    settings = replace(Settings(), strategies=strategies, beam_width=3, max_new_tokens=12, schedule="interleaved")
+    events = list(make_engine(TinyPair()).run("x", settings, never))
+    told = {event.strategy: event.lossless for event in events if isinstance(event, Checked)}
+    assert told["speculative"].status is LosslessStatus.IDENTICAL
+    for name in ("beam", "drafter-beam"):
+        assert told[name].status is LosslessStatus.NOT_APPLICABLE
+        assert told[name].detail == "a search over whole texts, not the target's greedy text"
+    places = dict.fromkeys(strategies, 0)
+    for event in events:
+        if isinstance(event, Step) and isinstance(event.record, RoundVerified) and event.strategy != "speculative":
+            places[event.strategy] += 1
+            assert max(places[name] for name in ("target", "beam")) - min(places["target"], places["beam"]) <= 2
+    figures = figures_of(events)
+    assert figures["beam"].new_tokens == 12 and figures["beam"].acceptance_rate is None

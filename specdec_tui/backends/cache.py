@@ -11,7 +11,7 @@ what is out of reach, which is what makes their rewinding exact.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -75,6 +75,20 @@ class RewindableLayer(DynamicLayer):
     def get_seq_length(self, *args: Any) -> int:
         return self.length
 
+    def select(self, rows: torch.Tensor) -> None:
+        """Go on with these of the texts that are held, each in a row of its own."""
+        if self._buffers is None:
+            return
+        rows, count = rows.to(self._buffers[0].device), len(self._buffers[0])
+        if len(rows) != count:
+            keys, values = (buffer.new_empty((len(rows), *buffer.shape[1:])) for buffer in self._buffers)
+            old, self._buffers = self._buffers, (keys, values)
+            moved = torch.arange(len(rows), device=rows.device)
+        else:
+            old, moved = self._buffers, (rows != torch.arange(count, device=rows.device)).nonzero()[:, 0]
+        for buffer, other in zip(self._buffers, old, strict=True):
+            buffer[moved, :, : self.length] = other[rows[moved], :, : self.length]
+
 
 class RewindableCache(Cache):
     """The cache of one sequence. `capacity` tokens are allocated at first; it grows when they do not suffice."""
@@ -82,11 +96,20 @@ class RewindableCache(Cache):
     def __init__(self, capacity: int = 0) -> None:
         capacity = max(capacity, GROWTH)
         super().__init__(layer_class_to_replicate=lambda: RewindableLayer(capacity))
+        self._texts = 1
 
     def rewind(self, length: int) -> None:
         """Forget all tokens from index `length` on. O(layers), no copy."""
         for layer in self.layers:
             layer.length = min(layer.length, length)
+
+    def select(self, rows: Sequence[int]) -> None:
+        """See `RewindableLayer.select`."""
+        if list(rows) != [*range(len(rows))] or self._texts != len(rows):
+            index = torch.tensor(rows)
+            for layer in self.layers:
+                layer.select(index)
+        self._texts = len(rows)
 
 
 class DecoderCache(EncoderDecoderCache):
@@ -98,6 +121,15 @@ class DecoderCache(EncoderDecoderCache):
     def rewind(self, length: int) -> None:
         """Forget all of the decoder's tokens from index `length` on."""
         self.self_attention_cache.rewind(length)
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Go on with these of the texts that are held, each in a row of its own. All have the same prompt."""
+        self.self_attention_cache.select(rows)
+        for layer in self.cross_attention_cache.layers:
+            if layer.is_initialized and len(layer.keys) != len(rows):
+                layer.keys, layer.values = (
+                    held[:1].expand(len(rows), *held.shape[1:]) for held in (layer.keys, layer.values)
+                )
 
 
 class RewindableHybridLayer(LinearAttentionLayer, RewindableLayer):

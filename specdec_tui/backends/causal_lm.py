@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from specdec_tui.backends import gpu_model
 from specdec_tui.backends.cache import RewindableCache, cache_argument, keeps_only_keys_and_values
+from specdec_tui.backends.contexts import CachedContext, RecomputedContext
 from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.generate_probe import Inputs, input_device, inputs_of_generate
 from specdec_tui.backends.model import ModelContext, StaticSequence, bucket
@@ -273,9 +274,15 @@ class TransformersModel:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
 
-    @torch.inference_mode()
     def forward(self, ids: Sequence[int], keep: int, cache: RewindableCache | States | None = None) -> torch.Tensor:
         """Logits [keep, vocab_size], float32, after each of the last `keep` ids; `cache` is extended by all of them."""
+        return self.forward_rows([ids], keep, cache)[0]
+
+    @torch.inference_mode()
+    def forward_rows(
+        self, rows: Sequence[Sequence[int]], keep: int, cache: RewindableCache | States | None = None
+    ) -> torch.Tensor:
+        """The same of texts that go on by equally many ids, one to a row: [rows, keep, vocab_size]."""
         arguments: dict[str, Any] = {"use_cache": cache is not None}
         if isinstance(cache, States):
             arguments |= cache.begin()
@@ -283,15 +290,15 @@ class TransformersModel:
             arguments[self._cache_name] = cache
         if self._keeps_some:
             arguments["logits_to_keep"] = keep
-        inputs = torch.tensor([ids], dtype=torch.long, device=self._input_device)
+        inputs, count = torch.tensor(rows, dtype=torch.long, device=self._input_device), len(rows[0])
         first = 0 if cache is None else cache.length if isinstance(cache, States) else cache.get_seq_length()
-        arguments |= self._places(len(ids), first, cached=isinstance(cache, States))
+        arguments |= self._places(count, first, cached=isinstance(cache, States))
         found = self.model(inputs, **arguments)
         if isinstance(cache, States):
-            cache.end(found, len(ids))
+            cache.end(found, count)
         logits: torch.Tensor = found.logits
         # The slice matters where the model computed logits for every position.
-        return logits[0, -keep:].float()
+        return logits[:, -keep:].float()
 
     def _places(self, count: int, first: int, *, cached: bool) -> dict[str, torch.Tensor]:
         """Places are told where `generate` tells others than the model takes: Bamba's code counts each pass from 0."""
@@ -332,64 +339,3 @@ class TransformersModel:
 
 def _differ(one: torch.Tensor, other: torch.Tensor) -> float:
     return (one - other).abs().max().item()
-
-
-class CachedContext:
-    """A sequence whose keys and values are kept."""
-
-    recomputes = False
-
-    def __init__(self, model: Forwarding, cache: RewindableCache) -> None:
-        self._model, self._cache, self._length = model, cache, 0
-
-    @property
-    def length(self) -> int:
-        return self._length
-
-    def extend(self, ids: Sequence[int], keep: int) -> torch.Tensor:
-        length = self._length + len(ids)
-        self._model.check_room(length)
-        try:
-            logits = self._model.forward(ids, keep, self._cache)
-        except BaseException:
-            # Interrupted or out of memory between two layers: some of them hold the new tokens.
-            self._cache.rewind(self._length)
-            raise
-        self._length = length
-        return logits
-
-    def rewind(self, length: int) -> None:
-        self._length = min(self._length, length)
-        self._cache.rewind(self._length)
-
-
-class Recomputing(Protocol):
-    """What `RecomputedContext` needs of a model."""
-
-    def forward(self, ids: Sequence[int], keep: int) -> torch.Tensor: ...
-
-    def check_room(self, length: int) -> None: ...
-
-
-class RecomputedContext:
-    """A sequence of which only the ids are kept: every extension computes all of it."""
-
-    recomputes = True
-
-    def __init__(self, model: Recomputing) -> None:
-        self._model = model
-        self._ids: list[int] = []
-
-    @property
-    def length(self) -> int:
-        return len(self._ids)
-
-    def extend(self, ids: Sequence[int], keep: int) -> torch.Tensor:
-        sequence = [*self._ids, *ids]
-        self._model.check_room(len(sequence))
-        logits = self._model.forward(sequence, keep)
-        self._ids = sequence
-        return logits
-
-    def rewind(self, length: int) -> None:
-        del self._ids[length:]

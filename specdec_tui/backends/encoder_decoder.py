@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
 
 from specdec_tui.backends.cache import DecoderCache, cache_argument, keeps_only_keys_and_values
 from specdec_tui.backends.causal_lm import computed_in, context_length_of
 from specdec_tui.backends.errors import is_out_of_memory
 from specdec_tui.backends.generate_probe import Inputs, input_device, inputs_of_generate, plain_ids, start_id
-from specdec_tui.backends.model import ModelContext, StaticSequence
+from specdec_tui.backends.model import Branches, ModelContext, StaticSequence
 from specdec_tui.backends.pair import LoadError
 
 # What families call the longest text that their encoder was made for.
@@ -133,17 +134,23 @@ class EncoderDecoderModel:
             encoder.set_attention_type(self.model.config.attention_type)
         return encoder(input_ids=inputs, return_dict=True)
 
-    @torch.inference_mode()
     def forward(self, encoded: Any, ids: Sequence[int], keep: int, cache: DecoderCache | None = None) -> Tensor:
         """Logits [keep, vocab_size], float32, after each of the last `keep` of the decoder's ids; `cache` grows."""
+        return self.forward_rows(encoded, [ids], keep, cache)[0]
+
+    @torch.inference_mode()
+    def forward_rows(
+        self, encoded: Any, rows: Sequence[Sequence[int]], keep: int, cache: DecoderCache | None = None
+    ) -> Tensor:
+        """The same of texts that go on by equally many ids, one to a row: [rows, keep, vocab_size]."""
         arguments: dict[str, Any] = {"use_cache": cache is not None}
         if cache is not None and self._cache_name is not None:
             arguments[self._cache_name] = cache
         if self._keeps_some:
             arguments["logits_to_keep"] = keep
-        inputs = torch.tensor([ids], dtype=torch.long, device=self._input_device)
+        inputs = torch.tensor(rows, dtype=torch.long, device=self._input_device)
         logits: Tensor = self.model(encoder_outputs=encoded, decoder_input_ids=inputs, **arguments).logits
-        return logits[0, -keep:].float()
+        return logits[:, -keep:].float()
 
     def _probe_rewind(self, probe: Sequence[int], expected: Tensor) -> bool:
         """Feed, rewind, feed again: is it as if the rewound tokens had never been? See `TransformersModel`."""
@@ -227,3 +234,28 @@ class EncoderDecoderContext:
             self._prompt, self._encoded, self._cache = 0, None, None
         elif self._cache is not None:
             self._cache.rewind(1 + length - self._prompt)
+
+    def branches(self) -> Branches | None:
+        """See `model.Branching`."""
+        if self._cache is None:
+            return None
+        return EncoderDecoderBranches(self._model, self._encoded, self._cache, self._prompt, len(self._ids))
+
+
+class EncoderDecoderBranches:
+    """Several texts that go on from one prompt, in the rows of one cache."""
+
+    def __init__(self, model: EncoderDecoderModel, encoded: Any, cache: DecoderCache, prompt: int, length: int) -> None:
+        self._model, self._encoded, self._cache = model, encoded, cache
+        self._prompt, self._length = prompt, length
+
+    def extend(self, parents: Sequence[int], tokens: Sequence[int]) -> Tensor:
+        """See `model.Branches`."""
+        self._model.check_room(self._prompt, self._length + 1)
+        self._cache.select(parents)
+        states = self._encoded.last_hidden_state
+        if len(states) != len(tokens):
+            self._encoded = BaseModelOutput(last_hidden_state=states[:1].expand(len(tokens), -1, -1))
+        logits = self._model.forward_rows(self._encoded, [[token] for token in tokens], 1, self._cache)
+        self._length += 1
+        return logits[:, 0]

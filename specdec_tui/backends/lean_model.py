@@ -27,7 +27,8 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from specdec_tui.backends.causal_lm import RecomputedContext, context_length_of
+from specdec_tui.backends.causal_lm import context_length_of
+from specdec_tui.backends.contexts import RecomputedContext
 from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.lean_reference import LeanReference
 from specdec_tui.backends.model import ModelContext

@@ -160,6 +160,29 @@ def reads_at_once(context: ModelContext) -> bool:
     return isinstance(context, ReadAtOnce) and context.at_once
 
 
+class Branches(Protocol):
+    """Several texts with one beginning, of equal length."""
+
+    def extend(self, parents: Sequence[int], tokens: Sequence[int]) -> torch.Tensor:
+        """Go on with texts, each a token behind the one at its place of `parents`.
+
+        The logits behind each: [len(tokens), vocab_size], float32. Raises ValueError past the context length.
+        """
+        ...
+
+
+@runtime_checkable
+class Branching(Protocol):
+    """A context that can go on with several texts in one pass."""
+
+    def branches(self) -> Branches | None:
+        """Those that go on from what it holds, one at first. It is not used itself from then on.
+
+        None where that cannot be done, and it is as before.
+        """
+        ...
+
+
 @runtime_checkable
 class Referenced(Protocol):
     """A model that can say without its contexts what follows: the yardstick they are checked against."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from specdec_tui.benchmark.run import Result
+from specdec_tui.decoding.figures import DRAFT_NOTHING
 from specdec_tui.decoding.standing import BEYOND_TAU, MARKS
 
 
@@ -101,7 +102,7 @@ def _summary(name: str, runs: Sequence[Result]) -> Summary:
 def _marks(name: str, runs: Sequence[Result], speedup: Spread | None, tau: float | None) -> str:
     """Of `standing.MARKS`: a speedup above the τ beside it is never without one."""
     found = {mark for run in runs for mark in run.marks}
-    is_of_target = name not in ("target", "drafter")
+    is_of_target = name not in DRAFT_NOTHING
     if is_of_target and not found and speedup and tau and round(speedup.median, 2) > round(tau, 2):
         found.add(BEYOND_TAU)
     return "".join(mark for mark in MARKS if mark in found)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec_tui.decoding.course import LEAST_SECONDS
-from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.figures import DRAFT_NOTHING, RunFigures, speedup
 from specdec_tui.decoding.reliability import reliability
 from specdec_tui.decoding.stretch import Stretch, in_common
 
@@ -25,7 +25,6 @@ TIMES_VARY, CLOCK_DISTURBED = "step times vary", "clock disturbed"
 vary in alike; clocks that disagree say nothing."""
 UNPREDICTED = "§"
 """Marks what is lacking for the former of these; tables tell it below."""
-_DRAFT_NOTHING = ("target", "drafter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def measured_costs(run: RunFigures, baseline: RunFigures | None) -> Costs:
     this is `predicted_speedup`. Nothing is told where the times of like steps vary within the runs:
     their ratio may hold, but medians of different times make no round.
     """
-    if baseline is None or run.strategy == "target":
+    if baseline is None or run.strategy == "target" or run.searches:
         return Costs()
     own, other = in_common(run.course, baseline.course)
     if not own.rounds or not other.rounds:
@@ -101,7 +100,7 @@ def measured_costs(run: RunFigures, baseline: RunFigures | None) -> Costs:
         return Costs()
     drafting, full = own.draft_step_seconds, own.target_seconds(run.gamma)
     ratios = None if drafting is None else drafting / step, None if full is None else full / step
-    if run.strategy in _DRAFT_NOTHING:
+    if run.strategy in DRAFT_NOTHING:
         return Costs(*ratios)
     tokens, seconds = tokens_expected(own), round_seconds(own)
     if not run.recomputes:

@@ -82,17 +82,20 @@ class RunCourse:
         self._judged: dict[int, array[int]] = {}
         self._accepted: dict[int, array[int]] = {}
 
-    def add(self, record: RoundVerified, judged: int, accepted: int) -> None:
-        """Count one round; the rounds of a run come in their order. `judged`: of its drafts, `accepted` of these."""
+    def add(self, record: RoundVerified, judged: int, accepted: int, *, searches: bool = False) -> None:
+        """Count one round; the rounds of a run come in their order. `judged`: of its drafts, `accepted` of these.
+
+        Each step of a search is a place further in the text, by a pass that is over several texts.
+        """
         self._rounds_of.setdefault(len(record.drafts), Rounds()).add(self.rounds, record)
         for numbers, count in ((self._judged, judged), (self._accepted, accepted)):
             if count:
                 numbers.setdefault(count, array("q")).append(self.rounds)
         self._own.append(self._own[-1] + (record.emitted is not None))
         self._recent.append(record)
-        plain = not record.drafts
+        plain = not (record.drafts or searches)
         self._seconds.append(self._seconds[-1] + record.seconds)
-        self._tokens.append(self._tokens[-1] + accepted + (record.emitted is not None))
+        self._tokens.append(self._tokens[-1] + (1 if searches else accepted + (record.emitted is not None)))
         self._plain.append(self._plain[-1] + plain)
         self._plain_seconds.append(self._plain_seconds[-1] + plain * record.verify_seconds)
         self._wide_seconds.append(self._wide_seconds[-1] + (not plain) * record.verify_seconds)

@@ -16,6 +16,12 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.decoding.stretch import in_common
 
+SEARCHES = ("beam", "drafter-beam")
+OF_THE_DRAFTER = ("drafter", "drafter-beam")
+"""Strategies that run on the drafter alone: their passes tell nothing of the target's."""
+OTHER_TEXTS = ("drafter", *SEARCHES)
+"""Strategies whose text is not meant to be the target's, so that being faster is no merit of theirs."""
+DRAFT_NOTHING = ("target", *OTHER_TEXTS)
 RECOMPUTES = "every pass computes the whole text again: a speedup here is more than it is where a cache is kept"
 """What must stand beside a speedup of a run that `recomputes`."""
 
@@ -40,6 +46,7 @@ class RunFigures:
         self._accepted_lengths: list[int] = []
         self._captured = self._recomputes = False
         self._round_tokens = 0
+        self._owed = 0  # tokens that the prefill of a search chose and a round tells
         self._end: RunEnded | None = None
 
     def add(self, record: Record) -> None:
@@ -54,6 +61,7 @@ class RunFigures:
                 self._captured = record.captured or capturing > 0
                 self._recomputes = record.recomputes
                 self._prefill_tokens = 0 if token is None else 1
+                self._owed = 1 if token is None and record.beams else 0
             case RunEnded():
                 self._end = record
 
@@ -72,9 +80,11 @@ class RunFigures:
         if drafts:
             self._accepted_lengths.extend([0] * (accepted + 1 - len(self._accepted_lengths)))
             self._accepted_lengths[accepted] += 1
-        new_tokens = accepted + (record.emitted is not None)
+        new_tokens = accepted + len(record.settled) + (record.emitted is not None)
+        if self._owed and new_tokens:
+            new_tokens, self._owed, self._prefill_tokens = new_tokens - 1, 0, 1
         self._tokens_per_round.append(new_tokens)
-        self.course.add(record, judged, accepted)
+        self.course.add(record, judged, accepted, searches=self.searches)
         self._round_tokens += new_tokens
         self._drafted += drafts
         self._draft_seconds += record.draft_seconds
@@ -84,6 +94,16 @@ class RunFigures:
     @property
     def strategy(self) -> str:
         return self._start.strategy
+
+    @property
+    def searches(self) -> bool:
+        """Whether it is a search: its passes are over several texts, and its text is another one than the target's."""
+        return self._start.beams > 0
+
+    @property
+    def answered(self) -> float:
+        """Tokens of the answer for each step of a search that has ended; 1 of any other run."""
+        return self._round_tokens / self.rounds if self.searches and self._end and self.rounds else 1.0
 
     @property
     def is_alone(self) -> bool:
@@ -118,7 +138,10 @@ class RunFigures:
 
     @property
     def prefill_tokens(self) -> int:
-        """Tokens the prefill pass emitted: 1, or 0 when there was no room for it."""
+        """Tokens the prefill pass emitted: 1, or 0 when there was no room for it.
+
+        Of a search 0 until a round has told the one that it chose.
+        """
         return self._prefill_tokens
 
     @property
@@ -140,9 +163,14 @@ class RunFigures:
 
     @property
     def decode_tokens_per_second(self) -> float | None:
-        """Tokens of the rounds per second of the rounds; None before the first of them that took measurable time."""
-        seconds = self.decode_seconds
-        return self._round_tokens / seconds if seconds >= LEAST_SECONDS else None
+        """Tokens of the rounds per second of the rounds; None before the first of them that took measurable time.
+
+        Of a search in progress each step counts as a token: how many it settles is known at its end.
+        """
+        seconds, tokens = self.decode_seconds, self._round_tokens
+        if self.searches and self._end is None:
+            tokens = self.rounds
+        return tokens / seconds if seconds >= LEAST_SECONDS else None
 
     @property
     def rounds(self) -> int:
@@ -151,7 +179,7 @@ class RunFigures:
     @property
     def target_calls(self) -> int:
         """Passes of the target, the prefill pass included."""
-        return self._prefill_tokens + self.rounds
+        return self._prefill_tokens + self._owed + self.rounds
 
     @property
     def drafted(self) -> int:
@@ -212,7 +240,7 @@ class RunFigures:
     @property
     def pads(self) -> bool:
         """Whether passes of rounds without drafts are over as many tokens as all others: captured programs."""
-        return self._captured and bool(self.gamma) and self.strategy not in ("target", "drafter")
+        return self._captured and bool(self.gamma) and self.strategy not in DRAFT_NOTHING
 
     @property
     def recomputes(self) -> bool:
@@ -248,7 +276,11 @@ def _ratio(part: float, whole: float) -> float | None:
 def speedup(baseline: RunFigures, run: RunFigures) -> float | None:
     """Decode time per token of the target's own run divided by this run's; None before both have rounds.
 
-    Over the tokens that both have (`stretch.in_common`).
+    Over the tokens that both have (`stretch.in_common`). Of a search, by the tokens of its answer, and so only once
+    it has ended.
     """
+    if run.searches and run.end is None:
+        return None
     own, other = in_common(run.course, baseline.course)
-    return _quotient(other.seconds_per_token, own.seconds_per_token)
+    ratio = _quotient(other.seconds_per_token, own.seconds_per_token)
+    return None if ratio is None else ratio * run.answered

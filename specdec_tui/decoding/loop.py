@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from specdec_tui.backends.errors import describe_error
 from specdec_tui.backends.model import CausalModel, begin_of
+from specdec_tui.decoding.beam import Beams
+from specdec_tui.decoding.beam_run import BeamRun
 from specdec_tui.decoding.controls import NO_CONTROLS, Controls
 from specdec_tui.decoding.device_run import DeviceRun, Programs
 from specdec_tui.decoding.drafters import Drafter
@@ -27,6 +29,7 @@ def decode(
     *,
     strategy: str,
     drafter: Drafter | None = None,
+    beams: Beams | None = None,
     sampler: Sampler,
     rule: str = "rejection",
     gamma: int = 4,
@@ -50,9 +53,10 @@ def decode(
     without changing any token. Text and figures belong to the same seed on every device; the clock
     is only running while this loop computes, not while the consumer holds a record. With `programs`
     rounds stay on the device where the models allow it: the same records, and a notice where they
-    do not. `warm_up` is called before the clock of a run that goes step by step.
+    do not. `warm_up` is called before the clock of a run that goes step by step. With `beams` the text is searched
+    for: no drafter, rule or chance has part in it, and its rounds are steps of the search.
     """
-    yield RunStarted(strategy, len(prompt_ids), gamma, max_new_tokens)
+    yield RunStarted(strategy, len(prompt_ids), gamma, max_new_tokens, beams=0 if beams is None else beams.width)
     try:
         chance = (rule_for(rule, sampler), Dice(seed, target.vocab_size, target.device))
         ending = Ending(end_ids, completes)
@@ -60,7 +64,9 @@ def decode(
             ending = ending.behind(len(prompt_ids))
         parts = (target, drafter, sampler, *chance, gamma, max_new_tokens, ending, controls, insight, clock)
         run = Run(*parts, warm_up=warm_up)
-        if programs is not None:
+        if beams is not None:
+            run = BeamRun(*parts, warm_up=warm_up, beams=beams, is_captured=programs is not None)
+        elif programs is not None:
             run = DeviceRun(*parts, warm_up=warm_up, programs=programs, rule_name=rule, seed=seed)
         end = yield from run.records(prompt_ids, use_cache, cancelled)
     except Exception as error:

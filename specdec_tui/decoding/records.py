@@ -77,18 +77,39 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A run begins: nothing was computed yet. `alone`: no other run's rounds come between its own."""
+    """A run begins: nothing was computed yet. `alone`: no other run's rounds come between its own.
+
+    `beams`: of a search, the texts that each of its passes goes on with; 0 where there is one text.
+    """
 
     strategy: str
     prompt_tokens: int
     gamma: int
     max_new_tokens: int
     alone: bool = False
+    beams: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Capturing:
     """The run's programs are being made, before its prefill; not sent where there are some already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """One of the texts of a search behind the settled one: its last tokens (`LONGEST_BEAM` at most).
+
+    `before`: how many tokens stand between the settled text and these. `score`: its log-probability, divided by its
+    length as the search ranks it. `ended`: it is over, and waits for whether a better one is found.
+    """
+
+    ids: tuple[int, ...]
+    score: float
+    before: int = 0
+    ended: bool = False
+
+
+LONGEST_BEAM = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +119,8 @@ class PrefillDone:
     `seconds` is the whole prefill, target and drafter. `capture_seconds` is what making the run's
     programs took before the clock ran, now or ahead: 0 where there are none, or a run had them already.
     `captured`: rounds are played as programs, whose passes are over γ+1 tokens however few drafts there
-    are. `recomputes`: every pass of the target computes the whole text again.
+    are. `recomputes`: every pass of the target computes the whole text again. `beams`: of a search, whose first
+    token a later round settles.
     """
 
     token: Token | None
@@ -106,14 +128,20 @@ class PrefillDone:
     capture_seconds: float = 0.0
     captured: bool = False
     recomputes: bool = False
+    beams: tuple[Beam, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DraftsProposed:
-    """Drafts of a round, all pending. Not sent for rounds without drafts."""
+    """Drafts of a round, all pending. Not sent for rounds without drafts.
+
+    Of a search: its best text behind the settled one, which is no draft, and is told as far as it is new. The first
+    `kept` tokens of what was pending before, and was not settled since, stand before it.
+    """
 
     round: int
     drafts: tuple[Token, ...]
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +151,9 @@ class RoundVerified:
     `drafts` carry their fate; `emitted` is the token after the accepted drafts (resampled,
     bonus or sampled), None where the run ended on an accepted draft. Clock readings in
     seconds: drafting, the target pass, and the rest (verification draws, rewinds, storage updates).
+
+    A step of a search has neither: its pass goes on with several texts, `beams` (the best first; none once the search
+    is over), and adds to the text what they all share from then on, `settled`: nothing, or many tokens.
     """
 
     round: int
@@ -131,6 +162,8 @@ class RoundVerified:
     draft_seconds: float
     verify_seconds: float
     other_seconds: float
+    settled: tuple[Token, ...] = ()
+    beams: tuple[Beam, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -139,7 +172,7 @@ class RoundVerified:
     @property
     def new_tokens(self) -> tuple[Token, ...]:
         """The tokens this round added to the text."""
-        kept = tuple(t for t in self.drafts if t.status is Status.ACCEPTED)
+        kept = (*(t for t in self.drafts if t.status is Status.ACCEPTED), *self.settled)
         return kept if self.emitted is None else (*kept, self.emitted)
 
 
@@ -178,15 +211,20 @@ Record = RunStarted | Capturing | PrefillDone | DraftsProposed | RoundVerified |
 
 
 def tokens_of(record: Record) -> tuple[Token, ...]:
-    """The tokens a record carries, in order: drafts, then the emitted one."""
+    """The tokens a record carries, in order: drafts, what was settled, then the emitted one."""
     match record:
         case PrefillDone(token=token) if token is not None:
             return (token,)
         case DraftsProposed(drafts=drafts):
             return drafts
-        case RoundVerified(drafts=drafts, emitted=emitted):
-            return drafts if emitted is None else (*drafts, emitted)
+        case RoundVerified(drafts=drafts, settled=settled, emitted=emitted):
+            return (*drafts, *settled) if emitted is None else (*drafts, *settled, emitted)
     return ()
+
+
+def beams_of(record: Record) -> tuple[Beam, ...]:
+    """The texts that a search has behind the settled one."""
+    return record.beams if isinstance(record, PrefillDone | RoundVerified) else ()
 
 
 class LosslessStatus(StrEnum):
@@ -230,7 +268,7 @@ class Step:
     `prompt_text` is set on the step of `RunStarted` alone: the exact text given to the model.
     `answer` is set on the step of `RunEnded` alone: the whole text, special tokens left out; that
     step's `texts` holds the replacement characters of an unfinished last character, if there is one.
-    `alternatives` are (token id, text) of the ids that the insight of the record names, each only
+    `alternatives` are (token id, text) of the ids that the insight of the record, or a beam, names, each only
     once in a run: with the step where it is named first.
     """
 

@@ -20,7 +20,7 @@ from itertools import pairwise
 from math import exp, log, sqrt
 
 from specdec_tui.decoding.course import LEAST_SECONDS, Passes
-from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.figures import OF_THE_DRAFTER, RunFigures, speedup
 from specdec_tui.decoding.stretch import in_common
 
 WORDS = ("steady", "disturbed", "short", "unchecked")
@@ -73,7 +73,7 @@ def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | N
     parts = _parts(run, baseline)
     clock = _compare([(part.seconds, due) for part, due in zip(parts, _due(parts), strict=True)])
     plain = wide = most = limit = None
-    if run.strategy != "drafter":  # passes of another model tell nothing of the target's
+    if run.strategy not in OF_THE_DRAFTER:  # passes of another model tell nothing of the target's
         most = _most(run, baseline, parts)
         limit = _limit(run, baseline, most)
         plain = _compare_passes([(part.plain, part.step) for part in parts])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import floor
 
-from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.figures import OF_THE_DRAFTER, OTHER_TEXTS, RunFigures, speedup
 from specdec_tui.decoding.records import EndReason
 from specdec_tui.decoding.reliability import DOUBTS, Reliability, reliability
 from specdec_tui.decoding.stretch import in_common
@@ -106,7 +106,7 @@ def standing(run: RunFigures, baseline: RunFigures | None) -> Standing | None:
     if told is None:
         return None
     has_failed = run.end is not None and run.end.reason is EndReason.ERROR
-    doubts = has_failed, baseline.recomputes, run.strategy == "drafter"
+    doubts = has_failed, baseline.recomputes, run.strategy in OTHER_TEXTS
     together = not baseline.is_of_another_time
     verdict = verdict_of(told, ratio, run.tokens_per_target_call, together, not any(doubts))
     found = Standing(ratio, verdict, told.low, told.high, told.reason)
@@ -124,8 +124,8 @@ def verdict_of(
     """What a clock and the tokens of a target pass let one say of a speedup.
 
     Where the two clocks never ran `together` neither faster nor slower: the machine may have been another one.
-    Praise is not for a run that failed, nor where the baseline is slower than it has to be, nor for the drafter
-    alone, which writes another text.
+    Praise is not for a run that failed, nor where the baseline is slower than it has to be, nor for what
+    writes another text.
     """
     if not told.is_steady:
         return Verdict(told.word)
@@ -159,7 +159,7 @@ def _beyond(found: Standing, run: RunFigures, baseline: RunFigures) -> str:
     with the text the tokens of a round are no bound: such a target is marked as it is.
     """
     tau = run.tokens_per_target_call
-    if found.is_disturbed or tau is None or run.strategy == "drafter" or round(found.ratio, 2) <= round(tau, 2):
+    if found.is_disturbed or tau is None or run.strategy in OF_THE_DRAFTER or round(found.ratio, 2) <= round(tau, 2):
         return ""
     compared, _ = in_common(run.course, baseline.course)
     if round(found.ratio, 2) > round(compared.tokens / compared.rounds, 2):

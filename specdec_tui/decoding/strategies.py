@@ -27,12 +27,16 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One row: `runs_on` says which model plays the target, `needs_drafter` that a drafter must be loaded."""
+    """One row: `runs_on` says which model plays the target, `needs_drafter` that a drafter must be loaded.
+
+    `searches`: it is a beam search, which no drafter helps.
+    """
 
     name: str
     build: Callable[[Parts], Drafter | None]
     needs_drafter: bool = False
     runs_on: str = "target"
+    searches: bool = False
 
 
 def _nothing(parts: Parts) -> None:
@@ -76,6 +80,8 @@ STRATEGIES = {
         Strategy("speculative", _model, needs_drafter=True),
         Strategy("ngram", _ngram),
         Strategy("lookup", _lookup),
+        Strategy("beam", _nothing, searches=True),
+        Strategy("drafter-beam", _nothing, needs_drafter=True, runs_on="drafter", searches=True),
     )
 }
 

@@ -8,6 +8,8 @@ MOST_TOKENS = 32_768
 """Of a run: the largest length of the settings. Every round adds one at least, so there are no more rounds."""
 MOST_ALTERNATIVES = 64
 """Of a distribution at one place; the app keeps a dozen."""
+MOST_BEAMS = 64
+"""Of a step of a search: as many ended texts as beams, and these are 32 at most."""
 MOST_NOTICES = 32
 """Of a run, and as many of whatever else is told only now and then."""
 MOST_STRATEGIES = 64

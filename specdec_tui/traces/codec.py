@@ -14,6 +14,8 @@ from typing import Annotated, Any, assert_never
 import msgspec
 
 from specdec_tui.decoding.records import (
+    LONGEST_BEAM,
+    Beam,
     Capturing,
     Checked,
     DraftsProposed,
@@ -41,6 +43,7 @@ from specdec_tui.traces.bounds import (
     LONGEST_PIECE,
     LONGEST_PROMPT,
     MOST_ALTERNATIVES,
+    MOST_BEAMS,
     MOST_DRAFTS,
     MOST_TOKENS,
 )
@@ -54,6 +57,7 @@ Drafts = Annotated[int, msgspec.Meta(ge=0, le=MOST_DRAFTS)]
 Length = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
 Position = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS + MOST_DRAFTS)]
 Chance = Annotated[float, msgspec.Meta(ge=0, le=1 + _SLACK)]
+Score = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 Nats = Annotated[float, msgspec.Meta(ge=-_SLACK, le=1000)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)] | None  # null where what was measured is no number: read as 0
 Top = Annotated[tuple[tuple[Count, Chance], ...], msgspec.Meta(max_length=MOST_ALTERNATIVES)]
@@ -61,6 +65,7 @@ Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 Piece = Annotated[str, msgspec.Meta(max_length=LONGEST_PIECE)]
 Message = Annotated[str, msgspec.Meta(max_length=LONGEST_MESSAGE)]
 Answer = Annotated[str, msgspec.Meta(max_length=LONGEST_ANSWER)]
+_Texts = Annotated[tuple[Piece, ...], msgspec.Meta(max_length=MOST_TOKENS + MOST_DRAFTS + 1)]
 Prompt = Annotated[str, msgspec.Meta(max_length=LONGEST_PROMPT)]
 
 
@@ -92,14 +97,22 @@ class _Token(msgspec.Struct, gc=False):
             self.q,
             self.acceptance,
             self.draw,
-            None
-            if seen is None
-            else Insight(
-                seen.target_entropy, seen.drafter_entropy, seen.target_top, seen.drafter_top, seen.residual_top
-            ),
+            None if seen is None else Insight(*msgspec.structs.astuple(seen)),
         )
 
 
+class _Beam(msgspec.Struct, gc=False):
+    ids: Annotated[tuple[Count, ...], msgspec.Meta(max_length=LONGEST_BEAM)]
+    score: Score
+    before: Length = 0
+    ended: bool = False
+
+    def beam(self) -> Beam:
+        return Beam(self.ids, self.score, self.before, self.ended)
+
+
+_Beams = Annotated[tuple[_Beam, ...], msgspec.Meta(max_length=MOST_BEAMS)]
+_Settled = Annotated[tuple[_Token, ...], msgspec.Meta(max_length=MOST_TOKENS)]
 _Drafted = Annotated[tuple[_Token, ...], msgspec.Meta(max_length=MOST_DRAFTS)]
 
 
@@ -147,10 +160,11 @@ class _Started(_StepLine, tag="run_started", kw_only=True):
     gamma: Drafts
     max_new_tokens: Length
     alone: bool = False
+    beams: Annotated[int, msgspec.Meta(ge=0, le=MOST_BEAMS)] = 0
 
     def record(self) -> RunStarted:
         name = self.run or self.strategy
-        return RunStarted(name, self.prompt_tokens, self.gamma, self.max_new_tokens, self.alone)
+        return RunStarted(name, self.prompt_tokens, self.gamma, self.max_new_tokens, self.alone, self.beams)
 
 
 class _Capturing(_StepLine, tag="capturing"):
@@ -164,18 +178,21 @@ class _Prefill(_TokensLine, tag="prefill_done", kw_only=True):
     capture_seconds: Seconds = 0.0
     captured: bool = False
     recomputes: bool = False
+    beams: _Beams = ()
 
     def record(self) -> PrefillDone:
         seconds = self.seconds or 0.0, self.capture_seconds or 0.0
-        return PrefillDone(_token(self.token), *seconds, self.captured, self.recomputes)
+        return PrefillDone(_token(self.token), *seconds, self.captured, self.recomputes, _beams(self.beams))
 
 
 class _Proposed(_TokensLine, tag="drafts_proposed", kw_only=True):
     round: Length
-    drafts: _Drafted
+    drafts: _Settled
+    kept: Length = 0
+    texts: _Texts = ()
 
     def record(self) -> DraftsProposed:
-        return DraftsProposed(self.round, tuple([draft.token() for draft in self.drafts]))
+        return DraftsProposed(self.round, tuple([draft.token() for draft in self.drafts]), self.kept)
 
 
 class _Verified(_TokensLine, tag="round_verified", kw_only=True):
@@ -185,11 +202,16 @@ class _Verified(_TokensLine, tag="round_verified", kw_only=True):
     draft_seconds: Seconds
     verify_seconds: Seconds
     other_seconds: Seconds
+    settled: _Settled = ()
+    beams: _Beams = ()
+    texts: _Texts = ()
+    alternatives: dict[Count, Piece] = {}
 
     def record(self) -> RoundVerified:
         seconds = (self.draft_seconds or 0.0, self.verify_seconds or 0.0, self.other_seconds or 0.0)
         drafts = tuple([draft.token() for draft in self.drafts])
-        return RoundVerified(self.round, drafts, _token(self.emitted), *seconds)
+        settled = tuple([token.token() for token in self.settled])
+        return RoundVerified(self.round, drafts, _token(self.emitted), *seconds, settled, _beams(self.beams))
 
 
 class _Notice(_StepLine, tag="notice", kw_only=True):
@@ -224,6 +246,10 @@ class _Finished(_Line, tag="finished"):
 
 def _token(found: _Token | None) -> Token | None:
     return None if found is None else found.token()
+
+
+def _beams(found: tuple[_Beam, ...]) -> tuple[Beam, ...]:
+    return tuple([beam.beam() for beam in found])
 
 
 _Lines = _Started | _Capturing | _Prefill | _Proposed | _Verified | _Notice | _Ended | _Checked | _Finished
@@ -277,21 +303,26 @@ def _encode_step(step: Step) -> dict[str, Any]:
                 table["run"] = record.strategy
             table |= {"prompt_tokens": record.prompt_tokens, "gamma": record.gamma}
             table["max_new_tokens"] = record.max_new_tokens
-            if record.alone:
-                table["alone"] = True
+            table |= {name: value for name in ("alone", "beams") if (value := getattr(record, name))}
         case Capturing():
             pass
         case PrefillDone(token=token):
             table["token"] = None if token is None else encode_token(token)
             table |= {"seconds": record.seconds, "capture_seconds": record.capture_seconds}
             table |= {name: True for name in ("captured", "recomputes") if getattr(record, name)}
+            table |= _encode_beams(record.beams)
         case DraftsProposed():
             table |= {"round": record.round, "drafts": [encode_token(token) for token in record.drafts]}
+            if record.kept:
+                table["kept"] = record.kept
         case RoundVerified(emitted=emitted):
             table |= {"round": record.round, "drafts": [encode_token(token) for token in record.drafts]}
             table["emitted"] = None if emitted is None else encode_token(emitted)
             table |= {"draft_seconds": record.draft_seconds, "verify_seconds": record.verify_seconds}
             table["other_seconds"] = record.other_seconds
+            if record.settled:
+                table["settled"] = [encode_token(token) for token in record.settled]
+            table |= _encode_beams(record.beams)
         case Notice(message=message):
             table["message"] = message
         case RunEnded(reason=reason, message=message):
@@ -307,6 +338,14 @@ def _encode_step(step: Step) -> dict[str, Any]:
     if step.alternatives:
         table["alternatives"] = {str(token): piece for token, piece in step.alternatives}
     return table
+
+
+def _encode_beams(beams: Sequence[Beam]) -> dict[str, Any]:
+    found = []
+    for beam in beams:
+        table: dict[str, Any] = {"ids": beam.ids, "score": beam.score}
+        found.append(table | {name: value for name in ("before", "ended") if (value := getattr(beam, name))})
+    return {"beams": found} if found else {}
 
 
 def _bad_field(message: str) -> BadField:

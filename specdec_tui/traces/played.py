@@ -17,6 +17,7 @@ from specdec_tui.decoding.records import (
     Status,
     Step,
     Token,
+    beams_of,
     tokens_of,
 )
 from specdec_tui.traces.values import BadField
@@ -33,11 +34,14 @@ class Played:
     token_by_token: bool = False
     """Whether its rule judges each draft by its own draw alone."""
     gamma: int = 0
+    beams: int = 0
     max_new_tokens: int = 0
     ids: list[int] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
     end: EndReason | None = None
     _proposed: tuple[int, ...] = ()
+    _pending: int = 0
+    """Tokens that a search has told of behind the text."""
     _full: bool = False
     """No round can follow."""
     _told: set[int] = field(default_factory=set)
@@ -55,6 +59,8 @@ class Played:
                 self._take_round(record, step.texts)
                 for index, draft in enumerate(record.drafts):
                     _check_draw(f"drafts[{index}].draw", draft, self.token_by_token)
+            case DraftsProposed(drafts=drafts, kept=kept) if self.beams or kept:
+                self._take_open(drafts, kept)
             case DraftsProposed(drafts=drafts):
                 self._check_drafts(drafts)
                 if not drafts:
@@ -62,17 +68,63 @@ class Played:
                 _check_statuses(drafts, [Status.PENDING] * len(drafts))
                 self._proposed = tuple([draft.id for draft in drafts])
             case PrefillDone(token=token):
-                self._full = token is None
+                self._full = not beams_of(step.record) if self.beams else token is None
                 if token is not None:
                     self._emit("token", token, Status.SAMPLED, step.texts[-1])
-            case RunStarted(gamma=gamma, max_new_tokens=most):
-                self.gamma, self.max_new_tokens = gamma, most
+            case RunStarted(gamma=gamma, max_new_tokens=most, beams=beams):
+                self.gamma, self.max_new_tokens, self.beams = gamma, most, beams
             case RunEnded(reason=reason):
                 self._take_end(reason, step)
+        self._check_beams(step)
         if step.alternatives:
             self._take_alternatives(step)
 
+    def _check_beams(self, step: Step) -> None:
+        """Of a run that is no search there are none, and of one no more texts than go on and as many ended ones."""
+        found = beams_of(step.record)
+        if len(found) > 2 * self.beams:
+            raise BadField("beams", f"must be at most {2 * self.beams} in this run, not {len(found)}")
+        room = self.max_new_tokens - len(self.ids)
+        for index, beam in enumerate(found):
+            if beam.before + len(beam.ids) > room:
+                raise BadField(f"beams[{index}]", f"must not exceed the {self.max_new_tokens:,} new tokens of the run")
+
+    def _take_open(self, drafts: tuple[Token, ...], kept: int) -> None:
+        """What a search has behind the text, which is no draft."""
+        if self._full:
+            raise BadField("event", "must be 'run_ended': the text of the run is over")
+        if kept > self._pending:
+            raise BadField("kept", f"must be at most the {self._pending} tokens that were pending, not {kept}")
+        if not drafts and not kept:
+            raise BadField("drafts", "must not be empty: nothing is pending")
+        self._pending = kept + len(drafts)
+        if len(self.ids) + self._pending > self.max_new_tokens:
+            raise BadField("drafts", f"must not exceed the {self.max_new_tokens:,} new tokens of the run")
+        _check_places("drafts", drafts, len(self.ids) + kept)
+        _check_statuses(drafts, [Status.PENDING] * len(drafts))
+
+    def _take_step(self, record: RoundVerified, texts: tuple[str, ...]) -> None:
+        """A step of a search."""
+        if self._full:
+            raise BadField("event", "must be 'run_ended': the text of the run is over")
+        for name, value in (("drafts", record.drafts), ("emitted", record.emitted)):
+            if value:
+                raise BadField(name, "must be empty: the run is a search")
+        settled = record.settled
+        _check_places("settled", settled, len(self.ids))
+        _check_statuses(settled, [Status.SAMPLED] * len(settled), "settled")
+        self.ids += [token.id for token in settled]
+        self.pieces += texts
+        self._pending = max(0, self._pending - len(settled))
+        self._full = not record.beams
+        self._check_length("settled")
+
     def _take_round(self, record: RoundVerified, texts: tuple[str, ...]) -> None:
+        if self.beams:
+            self._take_step(record, texts)
+            return
+        if record.settled:
+            raise BadField("settled", "must be empty: the run is no search")
         drafts, emitted = record.drafts, record.emitted
         if tuple([draft.id for draft in drafts]) != self._proposed:
             raise BadField("drafts", "must be those that were proposed for the round")
@@ -112,10 +164,7 @@ class Played:
             raise BadField("event", "must be 'run_ended': the text of the run is over")
         if len(drafts) > self.gamma:
             raise BadField("drafts", f"must be at most the {self.gamma} of the run, not {len(drafts)}")
-        places, due = [draft.position for draft in drafts], len(self.ids)
-        if places != list(range(due, due + len(drafts))):
-            index = next(index for index, place in enumerate(places) if place != due + index)
-            raise BadField(f"drafts[{index}].position", f"must be {due + index}, not {places[index]}")
+        _check_places("drafts", drafts, len(self.ids))
 
     def _take_end(self, reason: EndReason, step: Step) -> None:
         self.end = reason
@@ -135,9 +184,12 @@ class Played:
             for top in (seen.target_top, seen.drafter_top, seen.residual_top)
             for token, _ in top
         }
+        named |= {id for beam in beams_of(step.record) for id in beam.ids}
         for token, _ in step.alternatives:
             if token not in named:
-                raise BadField("alternatives", f"must hold only ids that an insight of the line names, not {token}")
+                raise BadField(
+                    "alternatives", f"must hold only ids that the line's insights and beams name, not {token}"
+                )
             if token in self._told:
                 raise BadField("alternatives", f"must hold each id once in a run, {token} came before")
             self._told.add(token)
@@ -162,10 +214,16 @@ def is_answer(answer: str, pieces: list[str]) -> bool:
     return len(wanted) in places
 
 
-def _check_statuses(drafts: tuple[Token, ...], due: list[Status]) -> None:
+def _check_places(name: str, tokens: tuple[Token, ...], due: int) -> None:
+    for index, token in enumerate(tokens):
+        if token.position != due + index:
+            raise BadField(f"{name}[{index}].position", f"must be {due + index}, not {token.position}")
+
+
+def _check_statuses(drafts: tuple[Token, ...], due: list[Status], name: str = "drafts") -> None:
     if [draft.status for draft in drafts] != due:
         index = next(index for index, draft in enumerate(drafts) if draft.status is not due[index])
-        raise _wrong_status(f"drafts[{index}]", due[index], drafts[index])
+        raise _wrong_status(f"{name}[{index}]", due[index], drafts[index])
 
 
 def _check_draw(place: str, draft: Token, token_by_token: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from specdec_tui.decoding.figures import OTHER_TEXTS
 from specdec_tui.decoding.records import EndReason
 from specdec_tui.decoding.reliability import TOLERANCE, Reliability
 from specdec_tui.decoding.standing import MARKS, RECOMPUTES, Standing, Verdict, verdict_of
@@ -32,10 +33,10 @@ def best_of(header: TraceHeader) -> str:
 
     The fastest of those that may be called faster; without one the fastest of those with a steady clock, which may
     still be slow, and behind these what was too short or could not be checked. Nothing that a disturbed clock says
-    goes before what another says, nor what a strategy did that failed. The drafter alone writes another text: it
-    stands for none.
+    goes before what another says, nor what a strategy did that failed. What writes another text, as the drafter
+    alone, stands for none.
     """
-    found = {name: one for name, one in standings(header).items() if name != "drafter"}
+    found = {name: one for name, one in standings(header).items() if name not in OTHER_TEXTS}
     rank = {name: (*_rank(one), one.range[0]) for name, one in found.items()}
     failed = {name for name in found if header.strategies[name].get("finish_reason") == EndReason.ERROR}
     return max(found, key=lambda name: (name not in failed, rank[name]), default="")
@@ -53,7 +54,7 @@ def _standing(header: TraceHeader, name: str, figures: Mapping[str, Any], target
     if told is None:
         told = _supposed(ratio, None if recomputes else most)
     has_failed = figures.get("finish_reason") == EndReason.ERROR
-    doubts = has_failed, recomputes, name == "drafter"
+    doubts = has_failed, recomputes, name in OTHER_TEXTS
     verdict = verdict_of(told, ratio, most, not header.is_borrowed(name), not any(doubts))
     kept = figures.get("marks")
     if kept is None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from specdec_tui.backends.cache import RewindableCache
-from specdec_tui.backends.causal_lm import RecomputedContext, TransformersModel
+from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.contexts import RecomputedContext
 
 
 @cache

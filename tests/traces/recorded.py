@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.decoding.records import (
+    Beam,
     Capturing,
     Checked,
     DraftsProposed,
@@ -71,6 +72,38 @@ def full_events(strategy: str = "speculative") -> tuple[Event, ...]:
         ),
         Checked(strategy, Lossless(LosslessStatus.NEAR_TIES, 2, 3, 0.0625, "half precision")),
         Finished(cancelled=True),
+    )
+
+
+def search_events(strategy: str = "beam") -> tuple[Event, ...]:
+    """A search that settles nothing, then two tokens, then the rest; every field that a search alone has."""
+    best = tuple(Token(20 + place, Status.PENDING, place) for place in range(3))
+    settled = tuple(Token(20 + place, Status.SAMPLED, place, 0.25, insight=INSIGHT) for place in range(4))
+    beams = (Beam((20, 21), -0.5), Beam((30, 31), -0.75, ended=True))
+    return (
+        Step(strategy, RunStarted(strategy, 12, 3, 4, beams=2), prompt_text="Why?"),
+        Step(
+            strategy,
+            PrefillDone(None, 0.25, beams=(Beam((20,), -0.25), Beam((30,), -0.5))),
+            alternatives=((20, " The"), (30, " A")),
+        ),
+        Step(strategy, DraftsProposed(0, best[:1]), (" The",)),
+        Step(
+            strategy,
+            RoundVerified(0, (), None, 0.0, 0.05, 1e-5, (), beams),
+            alternatives=((21, " sky"), (31, " blue")),
+        ),
+        Step(strategy, DraftsProposed(1, best[1:2], kept=1), (" sky",)),
+        Step(
+            strategy,
+            RoundVerified(1, (), None, 0.0, 0.05, 1e-5, settled[:2], (Beam((22,), -0.5, 0), Beam((), -0.75, 1))),
+            (" The", " sky"),
+            alternatives=((22, " is"), (7, "x"), (8, "y")),
+        ),
+        Step(strategy, DraftsProposed(2, best[2:]), (" is",)),
+        Step(strategy, RoundVerified(2, (), None, 0.0, 0.05, 1e-5, settled[2:]), (" is", " blue")),
+        Step(strategy, RunEnded(EndReason.LENGTH), answer="The sky is blue"),
+        Checked(strategy, Lossless(LosslessStatus.NOT_APPLICABLE, detail="a search")),
     )
 
 

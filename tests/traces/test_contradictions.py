@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import comparison, full_trace
+from recorded import comparison, full_trace, search_events, trace_of
 
-from specdec_tui.decoding.records import Checked, LosslessStatus
+from specdec_tui.decoding.records import Checked, Finished, LosslessStatus
 from specdec_tui.traces.files import read_trace
 from specdec_tui.traces.format import TraceError, trace_lines
 from specdec_tui.traces.played import is_answer
@@ -182,7 +182,7 @@ CONTRADICTIONS: dict[str, tuple[Change, str]] = {
     ),
     "an alternative that nobody thought of": (
         setting("round_verified", "alternatives", {"77": " no"}),
-        "field 'alternatives' must hold only ids that an insight of the line names, not 77",
+        "field 'alternatives' must hold only ids that the line's insights and beams name, not 77",
     ),
     "another text said to be identical": (
         another_text,
@@ -333,3 +333,63 @@ def test_a_verdict_of_an_older_version_on_a_run_that_failed_is_not_repeated(tmp_
     verdicts = {e.strategy: e.lossless for e in trace.events if isinstance(e, Checked)}
     assert verdicts["speculative"].status is LosslessStatus.NOT_APPLICABLE
     assert verdicts["speculative"].detail == "failed, not checked to its end"
+
+
+def search_lines() -> Lines:
+    return [json.loads(line) for line in trace_lines(trace_of((*search_events(), Finished())))]
+
+
+def of_search(event: str, path: str, value: Any, number: int | None = None) -> Change:
+    return setting(event, path, value, number, strategy="beam")
+
+
+SEARCHED: dict[str, tuple[Change, str]] = {
+    "more beams than a search has": (
+        of_search("prefill_done", "beams", [{"ids": [20], "score": -1.0}] * 5),
+        "field 'beams' must be at most 4 in this run, not 5",
+    ),
+    "beams of no search": (of_search("run_started", "beams", 0), "field 'beams' must be at most 0 in this run, not 2"),
+    "a draft in a search": (
+        of_search("round_verified", "emitted", {"id": 1, "status": "sampled", "position": 0}),
+        "field 'texts' must hold one text for each of the 1 tokens, not 0",
+    ),
+    "more kept than was pending": (
+        of_search("drafts_proposed", "kept", 2, 1),
+        "field 'kept' must be at most the 1 tokens that were pending, not 2",
+    ),
+    "pending at another place": (
+        of_search("drafts_proposed", "drafts.0.position", 2, 1),
+        "field 'drafts[0].position' must be 1, not 2",
+    ),
+    "settled at another place": (
+        of_search("round_verified", "settled.1.position", 2, 1),
+        "field 'settled[1].position' must be 1, not 2",
+    ),
+    "settled by a drafter": (
+        of_search("round_verified", "settled.0.status", "accepted", 1),
+        "field 'settled[0].status' must be sampled here, not accepted",
+    ),
+    "a step behind the last one": (
+        lambda lines: lines[at(lines, "round_verified", "beam", 0)].pop("beams"),
+        "field 'alternatives' must hold only ids",
+    ),
+    "a beam longer than the run": (
+        of_search("round_verified", "beams.0.before", 4, 0),
+        "field 'beams[0]' must not exceed the 4 new tokens of the run",
+    ),
+    "a beam of endless tokens": (
+        of_search("round_verified", "beams.0.ids", [1] * 13, 0),
+        "field 'beams[0].ids' must be a list of at most 12 entries",
+    ),
+    "a score that is none": (
+        of_search("round_verified", "beams.0.score", "best", 0),
+        "field 'beams[0].score' must be a number",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "told"), SEARCHED.values(), ids=SEARCHED)
+def test_what_no_search_can_have_written_is_refused(tmp_path: Path, change: Change, told: str) -> None:
+    lines = search_lines()
+    change(lines)
+    assert told in refusal(tmp_path / "run.jsonl", lines)

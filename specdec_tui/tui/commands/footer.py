@@ -93,7 +93,7 @@ FOOTERS: dict[Place, tuple[Entry, ...]] = {
     "panes": (
         _PROMPT,
         _PANE,
-        _entry("On/off", *(f"toggle {name}" for name in STRATEGIES)),
+        _entry("On/off", *(f"toggle {name}" for name in STRATEGIES[:5])),  # the help has them all
         _MODELS,
         _SETTINGS,
         _QUIT,

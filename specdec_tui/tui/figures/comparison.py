@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED, Costs, costs
-from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.figures import OTHER_TEXTS, RunFigures
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.decoding.standing import MARKS, MEANINGS, RECOMPUTES, Standing, Verdict, standing
 from specdec_tui.doors.characters import visible
@@ -102,7 +102,7 @@ def ranked(rows: Sequence[Row], baseline: RunFigures | None) -> list[Entry]:
     one with a disturbed clock may be faster.
     """
     found = [None if name == "target" else standing(figures, baseline) for name, figures, _ in rows]
-    rivals = [one for row, one in zip(rows, found, strict=True) if row[0] != "drafter" and one]
+    rivals = [one for row, one in zip(rows, found, strict=True) if row[0] not in OTHER_TEXTS and one]
     best = max(rivals, key=_may_be, default=None)
     starred = best if best is not None and best.verdict is Verdict.FASTER else None
     return [

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from specdec_tui.decoding.costs import TIMES_VARY, costs
-from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.figures import DRAFT_NOTHING, RunFigures
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.decoding.standing import RECOMPUTES, Standing, Verdict, standing
 from specdec_tui.doors.characters import visible
@@ -22,7 +22,7 @@ GOOD = "bold $token-accepted"
 WARN = "bold $token-resampled"
 BAD = "bold $token-rejected"
 
-PLAIN_STRATEGIES = ("target", "drafter")
+PLAIN_STRATEGIES = DRAFT_NOTHING
 """Those that draft nothing."""
 
 # Columns from which a line has room for a sum.

@@ -167,9 +167,10 @@ class StrategyPane(CursorPane, can_focus=True):
         view = self._views[self.view]
         if not isinstance(view, CursorView):
             return frozenset()
-        if self.strategy in PLAIN_STRATEGIES:
-            return frozenset({Status.SAMPLED})
-        return view.fates | {Status.PENDING} if self.has_class("-running") else view.fates
+        plain = self.strategy in PLAIN_STRATEGIES
+        fates = frozenset({Status.SAMPLED}) if plain else view.fates
+        looks_ahead = self.has_class("-running") and (not plain or self._figures.searches)
+        return fates | {Status.PENDING} if looks_ahead else fates
 
     @property
     def _caption(self) -> str:

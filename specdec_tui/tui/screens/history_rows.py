@@ -10,6 +10,7 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
+from specdec_tui.decoding.figures import DRAFT_NOTHING
 from specdec_tui.decoding.records import EndReason
 from specdec_tui.decoding.reliability import DOUBTS
 from specdec_tui.decoding.standing import Verdict
@@ -35,7 +36,7 @@ class Column:
 
 def told_of(header: TraceHeader) -> str:
     """The strategy whose figures stand for a run: the best beside target and drafter, else the first there is."""
-    others = (name for name in header.strategies if name not in ("target", "drafter"))
+    others = (name for name in header.strategies if name not in DRAFT_NOTHING)
     return best_of(header) or next(others, next(iter(header.strategies), ""))
 
 

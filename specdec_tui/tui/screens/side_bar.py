@@ -25,6 +25,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Drafting": ("gamma", "max_new_tokens", "rule", "tokenizers", "schedule"),
     "Sampling": ("processor", "temperature", "top_k", "top_p", "min_p", "typical_p", "seed"),
     "Controls": CONTROLS,
+    "Beams": ("beam_width", "length_penalty", "early_stopping"),
     "N-grams": ("ngram_storage", "ngram_order", "top_k_filler", "ngram_unknown", "reset_in_between"),
     "Session": ("chat", "cache", "capture", "ignore_eos", "insight", "record"),
     "Look": ("theme",),

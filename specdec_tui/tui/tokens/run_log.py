@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from specdec_tui.decoding.records import (
@@ -52,6 +52,8 @@ class RunLog:
         self.rest: tuple[str, ...] = ()
         """What an unfinished last character still owed when the run ended."""
         self._starts = array("q")  # position of the first token of each row
+        self._next = 0  # position behind the last row that is settled
+        self._open: list[tuple[Token, str]] = []  # what is pending of a search
 
     @property
     def settled(self) -> int:
@@ -63,15 +65,25 @@ class RunLog:
         self.rows.clear()
         self.alternatives.clear()
         self.rest = ()
-        del self._starts[:]
+        del self._starts[:], self._open[:]
+        self._next = 0
 
     def add(self, record: Shown, texts: tuple[str, ...]) -> None:
         """Take a round; the verdict of a round takes the row of its pending drafts."""
         self.drop_pending()
+        if isinstance(record, DraftsProposed):
+            # Of a search only what is new is told.
+            self._open = [*self._open[: record.kept], *zip(record.drafts, texts, strict=False)]
+            if record.kept:
+                record = replace(record, drafts=tuple(token for token, _ in self._open), kept=0)
+                texts = tuple(text for _, text in self._open)
         row = Row(record, texts)
         tokens = row.tokens
-        self._starts.append(tokens[0].position if tokens else (self._starts[-1] if self._starts else 0))
+        self._starts.append(tokens[0].position if tokens else self._next)
         self.rows.append(row)
+        if isinstance(record, RoundVerified):
+            del self._open[: len(record.settled)]
+        self._next = max((token.position + 1 for token in tokens if token.status in EMITTED), default=self._next)
 
     def drop_pending(self) -> None:
         """Take out drafts that no target pass will judge any more."""

@@ -6,19 +6,30 @@ draft and those behind it hang below on a dashed line.
        3 ├─✓▁·the─✓▂·quick─┬─↻▅·red
          │                 └╌✗▇·brown╌○▂·fox
 
+Texts that a search has behind the settled one hang below, the best first, each with its score and its last tokens.
+
+      12 ├─›·the
+         ├╌ -0.41 ·quick·fox
+         └╌ -0.52 +3 ·jumps·over. ended
+
 What has no room goes on in the next line, behind an elbow that joins it.
 """
 
 from __future__ import annotations
 
-from specdec_tui.decoding.records import DraftsProposed, PrefillDone, Status, Token
-from specdec_tui.tui.tokens.chips import Run, cells_in, chip, fitted
+from collections.abc import Mapping, Sequence
+
+from rich.cells import cell_len
+
+from specdec_tui.decoding.records import Beam, DraftsProposed, PrefillDone, Status, Token, beams_of
+from specdec_tui.tui.tokens.chips import Run, cells_in, chip, fitted, spell
 from specdec_tui.tui.tokens.run_log import Row
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NATS = 6.0  # a target this unsure fills the bar: as unsure as between 400 equal tokens
 _LIKELY, _UNLIKELY = 0.9, 0.3
 _BRANCH_ROOM = 24
+_MOST_BEAMS = 8
 _ELBOW = "╰"  # what goes on in a new line hangs from the stroke before it
 
 
@@ -35,8 +46,8 @@ def strength_of(token: Token) -> int:
     return 1 if token.acceptance >= _LIKELY else -1 if token.acceptance < _UNLIKELY else 0
 
 
-def tree_lines(row: Row, width: int) -> list[list[Run]]:
-    """At least one line."""
+def tree_lines(row: Row, width: int, names: Mapping[int, str] | None = None) -> list[list[Run]]:
+    """At least one line. `names`: texts of the ids that beams hold."""
     drawing = _Drawing(_head(row), width)
     tokens = row.tokens
     off_trunk = (Status.REJECTED, Status.UNVERIFIED)
@@ -50,6 +61,7 @@ def tree_lines(row: Row, width: int) -> list[list[Run]]:
             drawing.along(chip, "╌" if tokens[index].status is Status.PENDING else "─")
     for index in refused:  # of a round that broke off: nothing went on
         drawing.along(drawing.chip(row, index), "╌")
+    drawing.hang(beams_of(row.record), names or {})
     return drawing.lines
 
 
@@ -101,6 +113,29 @@ class _Drawing:
             elif index:
                 self._draw("╌")
             self._place(runs)
+
+    def hang(self, beams: Sequence[Beam], names: Mapping[int, str]) -> None:
+        """A line each, but for the last of very many."""
+        shown = beams[:_MOST_BEAMS]
+        for index, beam in enumerate(shown):
+            stroke = "└" if index == len(beams) - 1 else "├"
+            if self._used > self._indent or index:
+                self.lines.append([Run(self._trunk[:-1] + stroke, None)])
+            self.lines[-1].append(Run("╌ ", None))
+            self._used = self._indent + 2
+            words = [Run(f"{beam.score:.2f} ", None)]
+            end = [Run(" ended", None)] if beam.ended else []
+            room = self._width - self._used - cells_in([*words, *end])
+            texts = [spell(names.get(token, f"#{token}")) for token in beam.ids]
+            cut = beam.before
+            while len(texts) > 1 and sum(map(cell_len, texts)) + len(f"+{cut} ") * bool(cut) > room:
+                del texts[0]
+                cut += 1
+            words += [Run(f"+{cut} ", None)] if cut else []
+            words += [Run("".join(texts), Status.PENDING)] if texts else []
+            self._place([*words, *end])
+        if len(beams) > len(shown):
+            self.lines.append([Run(self._trunk[:-1] + f"└╌ and {len(beams) - len(shown)} more", None)])
 
     def _new_line(self, lead: str) -> None:
         self.lines.append([Run(self._trunk + lead, None)])

@@ -19,4 +19,4 @@ class TreeView(RowsView):
         return f"tree · ▁▅█ {'raw ' * is_greedy(self._latest)}entropy of the target"
 
     def lines_for(self, row: Row, width: int) -> list[list[Run]]:
-        return tree_lines(row, width)
+        return tree_lines(row, width, self.run_log.alternatives)

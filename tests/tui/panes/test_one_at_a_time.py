@@ -159,7 +159,7 @@ async def test_empty_panes_say_what_they_are_for_and_what_is_off() -> None:
             " ".join(line for pane in app.grid.shown for line in painted(pane.query_one(".welcome"))).split()
         )
         assert "guesses γ tokens" in text and "Why is the sky blue?" in text and "2 drafter" in text
-        await pilot.press("escape", "2")
+        await pilot.press("escape", "2", "6", "7")
         told = app.grid.front.query_one(".welcome")
         await until(
             pilot, lambda: "Off now" not in " ".join(painted(told)) and "For example" in " ".join(painted(told))

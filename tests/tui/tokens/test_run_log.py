@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specdec_tui.decoding.records import DraftsProposed, PrefillDone, RoundVerified, Status, Token
+from specdec_tui.decoding.records import Beam, DraftsProposed, PrefillDone, RoundVerified, Status, Token
 from specdec_tui.tui.tokens.run_log import Place, RunLog
 
 
@@ -75,6 +75,41 @@ def test_pending_drafts_give_their_row_to_the_verdict_or_leave() -> None:
     log.drop_pending()
     assert len(log.rows) == 4
     assert not log.holds(Place(4, 0))
+
+
+def sampled(*places: int) -> tuple[Token, ...]:
+    return tuple(Token(20 + place, Status.SAMPLED, place) for place in places)
+
+
+def pending(*places: int) -> tuple[Token, ...]:
+    return tuple(Token(20 + place, Status.PENDING, place) for place in places)
+
+
+def step(number: int, *settled: int) -> RoundVerified:
+    return RoundVerified(number, (), None, 0.0, 0.1, 0.0, sampled(*settled), (Beam((1,), -1.0),))
+
+
+def test_what_is_open_of_a_search_is_put_together_from_what_was_told_of_it() -> None:
+    log = RunLog()
+    log.add(PrefillDone(None, 0.1, beams=(Beam((20,), -1.0),)), ())
+    log.add(DraftsProposed(0, pending(0)), ("a",))
+    log.add(step(0), ())
+    log.add(DraftsProposed(1, pending(1, 2), kept=1), ("b", "c"))
+    assert (log.rows[-1].tokens, log.rows[-1].texts) == (pending(0, 1, 2), ("a", "b", "c"))
+    log.add(step(1, 0), ("a",))
+    log.add(DraftsProposed(2, pending(2), kept=1), ("d",))
+    assert (log.rows[-1].tokens, log.rows[-1].texts) == (pending(1, 2), ("b", "d"))
+    log.add(step(2), ())
+    log.add(DraftsProposed(3, pending(1)), ("e",))
+    assert (log.rows[-1].tokens, log.rows[-1].texts) == (pending(1), ("e",))
+
+
+def test_a_position_is_found_between_rounds_that_settled_nothing() -> None:
+    log = RunLog()
+    log.add(PrefillDone(None, 0.1, beams=(Beam((20,), -1.0),)), ())
+    for number, settled in enumerate([(), (0, 1), (), (), (2,), ()]):
+        log.add(step(number, *settled), ("x",) * len(settled))
+    assert [log.find(place) for place in range(4)] == [Place(2, 0), Place(2, 1), Place(5, 0), None]
 
 
 def test_a_run_without_tokens_has_no_place() -> None:

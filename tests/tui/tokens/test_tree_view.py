@@ -10,7 +10,7 @@ from shell import until
 from textual.color import Color
 from widget_data import HostApp, painted, run_steps, strips_of, words_of
 
-from specdec_tui.decoding.records import DraftsProposed, Insight, PrefillDone, RoundVerified, Status, Token
+from specdec_tui.decoding.records import Beam, DraftsProposed, Insight, PrefillDone, RoundVerified, Status, Token
 from specdec_tui.tui.app.themes import THEMES
 from specdec_tui.tui.tokens import tree_view
 from specdec_tui.tui.tokens.run_log import Place, Row
@@ -54,6 +54,29 @@ def test_prefill_plain_rounds_and_pending_drafts_have_one_line() -> None:
     assert drawn(Row(PrefillDone(None, 0.2), ())) == [" pre ├"]
     waiting = tuple(Token(d.id, Status.PENDING, d.position) for d in DRAFTS[:2])
     assert drawn(Row(DraftsProposed(3, waiting), (" a", " b"))) == ["   4 ├╌?·a╌?·b"]
+
+
+def test_the_texts_of_a_search_hang_below_what_is_settled_the_best_first() -> None:
+    beams = (Beam((7, 8), -0.5), Beam((9,), -0.75, before=3), Beam((7, 5), -1.25, ended=True))
+    names = {7: " red", 8: " fox", 9: "\n"}
+    told = ["╌ -0.50 ·red·fox", "     ├╌ -0.75 +3 ↵", "     └╌ -1.25 ·red#5 ended"]
+    settled = (Token(3, Status.SAMPLED, 4),)
+    row = Row(RoundVerified(8, (), None, 0.0, 0.1, 0.1, settled, beams), (" the",))
+    lines = ["".join(run.text for run in line) for line in tree_lines(row, 60, names)]
+    assert lines == ["   9 ├─›·the", "     ├" + told[0], *told[1:]]
+    row = Row(RoundVerified(8, (), None, 0.0, 0.1, 0.1, (), beams), ())
+    lines = ["".join(run.text for run in line) for line in tree_lines(row, 60, names)]
+    assert lines == ["   9 ├" + told[0], *told[1:]]
+
+
+@pytest.mark.parametrize("width", [16, 20, 26, 40])
+def test_a_beam_has_one_line_that_tells_its_end_whatever_the_width(width: int) -> None:
+    beam = Beam(tuple(range(12)), -0.123, before=100, ended=True)
+    row = Row(RoundVerified(8, (), None, 0.0, 0.1, 0.1, (), (beam,) * 12), ())
+    lines = ["".join(run.text for run in line) for line in tree_lines(row, width, {n: f" w{n}" for n in range(12)})]
+    assert len(lines) == 9 and lines[-1] == "     └╌ and 4 more"
+    assert all(cell_len(line) <= width for line in lines[:-1])
+    assert width < 30 or all("·w11 ended" in line for line in lines[:-1])
 
 
 def test_where_the_fork_has_no_room_it_begins_a_line() -> None:
@@ -170,10 +193,10 @@ async def test_thousands_of_rounds_scroll_without_being_wrapped_again(monkeypatc
     async with HostApp(view, columns="-one").run_test(size=(80, 10)) as pilot:
         calls = 0
 
-        def counted(row: Row, width: int):  # type: ignore[no-untyped-def]
+        def counted(*given):  # type: ignore[no-untyped-def]
             nonlocal calls
             calls += 1
-            return tree_lines(row, width)
+            return tree_lines(*given)
 
         monkeypatch.setattr(tree_view, "tree_lines", counted)
         for _ in range(5000):
