@@ -125,7 +125,7 @@ CONTROLLED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", CONTROLLED)
-@pytest.mark.parametrize("kind", ["t5", "bart"])
+@pytest.mark.parametrize("kind", ["t5", pytest.param("bart", marks=large)])
 def test_controls_see_what_the_decoder_wrote_and_no_prompt_as_in_generate(kind: str, name: str) -> None:
     net, ids = tiny_encoder_decoder(kind), torch.tensor([PROMPT])
     theirs = net.generate(

@@ -93,7 +93,7 @@ def new_ids(records: Iterator[Record]) -> list[int]:
 
 @pytest.mark.parametrize("use_cache", [True, pytest.param(False, marks=pytest.mark.large)])
 @pytest.mark.parametrize(
-    "strategy", [pytest.param(name, marks=[pytest.mark.large] * (name == "ngram")) for name in STRATEGIES]
+    "strategy", [pytest.param(name, marks=[pytest.mark.large] * (name in ("ngram", "lookup"))) for name in STRATEGIES]
 )
 @pytest.mark.parametrize("kind", MORE_KINDS)
 def test_texts_before_across_and_beyond_the_switch_are_those_of_generate(
@@ -105,7 +105,7 @@ def test_texts_before_across_and_beyond_the_switch_are_those_of_generate(
             assert ids == generated(kind, length), (length, gamma)
 
 
-@pytest.mark.parametrize("piece", [1, pytest.param(7, marks=pytest.mark.large), 32])
+@pytest.mark.parametrize("piece", [*(pytest.param(few, marks=pytest.mark.large) for few in (1, 7)), 32])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_prompt_read_in_pieces_gives_the_text_of_generate(
     kind: str, piece: int, monkeypatch: pytest.MonkeyPatch

@@ -104,7 +104,7 @@ def assert_same(got: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(got, expected, atol=2e-4, rtol=2e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME)
 def test_no_family_recomputes_its_text(kind: str) -> None:
     context = model_of(kind).open()
     assert model_of(kind).rewindable and isinstance(context, StateContext) and not context.recomputes

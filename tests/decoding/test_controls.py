@@ -11,7 +11,7 @@ from test_distribution import CLOSE, END, FAR, PROMPT, TARGET
 from tiny_drafters import KINDS, make_drafter
 from tiny_models import FunctionModel, emitted, rounds, run, scripted_model
 from transformers.generation import logits_process as theirs
-from truth import agrees
+from truth import agrees, some
 
 from specdec_tui.decoding import controls as controls_module
 from specdec_tui.decoding import run as round_by_round
@@ -109,8 +109,7 @@ def distributed(kind: str, rule: str, sampler: Sampler = PLAIN, few: int = 1000)
     return agrees(few, TARGET, SHORT, make, sampler, rule=rule, end_ids=END, controls=ASKED, change=plainly)
 
 
-@pytest.mark.parametrize("rule", ["rejection", "coupled", "block"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "rule"), some(KINDS, ("rejection", "coupled", "block")))
 def test_sampling_with_penalties_is_distributed_as_the_target_says(kind: str, rule: str) -> None:
     assert distributed(kind, rule)
 

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import chisquare
 from tiny_drafters import KINDS, make_drafter
 from tiny_models import table_model
-from truth import agrees
+from truth import agrees, some
 
 from specdec_tui.decoding import rules
 from specdec_tui.decoding import run as round_by_round
@@ -40,10 +40,7 @@ def lossless(kind: str, processor: str, rule: str, few: int = 1000, end_ids: fro
     return agrees(few, TARGET, PROMPT, make, SAMPLERS[processor], rule=rule, end_ids=end_ids)
 
 
-@pytest.mark.parametrize(
-    "processor", [pytest.param(name, marks=[pytest.mark.large] * (name == "topk")) for name in SAMPLERS]
-)
-@pytest.mark.parametrize(("kind", "rule"), itertools.product(KINDS, LOSSLESS))
+@pytest.mark.parametrize(("kind", "rule", "processor"), some(KINDS, LOSSLESS, tuple(SAMPLERS)))
 def test_the_first_tokens_are_distributed_as_the_target_says(kind: str, processor: str, rule: str) -> None:
     assert lossless(kind, processor, rule)
 

@@ -5,12 +5,14 @@ Written without the package: plain loops over sorted lists, in double precision.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
+import pytest
 import torch
 from scipy.stats import chisquare
 from tiny_models import FunctionModel, run_lazily
@@ -149,3 +151,12 @@ def agrees(few: int, *arguments: Any, **settings: Any) -> bool:
     if p_value(*arguments, seeds=range(few), **settings) >= 1e-3:
         return True
     return p_value(*arguments, seeds=range(10**6, 10**6 + 3 * few), **settings) >= 1e-3
+
+
+def some(*lists: Sequence[str]) -> list[Any]:
+    """All combinations, of which one in three, with every word of each list among them, is not large."""
+    combined = itertools.product(*map(enumerate, lists))
+    return [
+        pytest.param(*(word for _, word in one), marks=[pytest.mark.large] * (sum(at for at, _ in one) % 3 > 0))
+        for one in combined
+    ]

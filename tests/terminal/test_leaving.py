@@ -97,7 +97,7 @@ def test_a_stop_from_outside_and_a_continuation_by_a_signal_paint_the_whole_scre
     pty.assert_given_back()
 
 
-@pytest.mark.parametrize("gap", [0.05, 0.0, pytest.param(0.01, marks=pytest.mark.large), 0.1])
+@pytest.mark.parametrize("gap", [0.05, *(pytest.param(gap, marks=pytest.mark.large) for gap in (0.0, 0.01, 0.1))])
 def test_continued_faster_than_it_can_stop_it_goes_on(open_pty: Open, gap: float) -> None:
     pty = open_pty()
     pty.wait_for("1 target")
@@ -231,7 +231,9 @@ def fill(pty: Pty) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("how", ["ctrl+q", "ctrl+c twice", "told to end"])
+@pytest.mark.parametrize(
+    "how", ["ctrl+q", *(pytest.param(how, marks=pytest.mark.large) for how in ("ctrl+c twice", "told to end"))]
+)
 def test_a_terminal_that_nobody_reads_does_not_hold_up_who_leaves(open_pty: Open, how: str, tmp_path: Path) -> None:
     pty = open_pty("round=0.05")
     pty.wait_for("ready")

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is no
 APP = Path(__file__).with_name("scripted_app.py")
 FULL = (120, 40)
 SMALL = [(columns, rows) for columns in range(1, 7) for rows in range(1, 7)]
-STATES = 9
-"""Of the app, below. Each sees so many of the small sizes that all are seen: tmux takes a quarter second for one."""
+STEP = 18
+"""One in so many small sizes is seen in each state of the app: tmux takes a quarter second for one."""
 
 
 class Sized:
@@ -66,7 +66,7 @@ class Sized:
         self.terminal.wait(lambda _: self.terminal.painted() == before, f"as before:\n{before}")
 
 
-@pytest.fixture(params=[STATES, pytest.param(1, marks=pytest.mark.large)])
+@pytest.fixture(params=[STEP, pytest.param(1, marks=pytest.mark.large)])
 def sized(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sized]:
     sockets = Path(tempfile.mkdtemp(prefix="specdec"))  # a socket's path may not be long
     made = Sized(tmp_path, sockets / "s", request.param)
