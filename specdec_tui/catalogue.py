@@ -22,15 +22,15 @@ def show_models(choice: ModelChoice) -> int:
     names = {model.name for model in found if isinstance(model, CachedModel)}
     presets = []
     for name, preset in PRESETS.items():
-        pair = resolve(ModelChoice(name, "", "", choice.device, choice.dtype, choice.quantize))
-        specs = [pair.target] + ([pair.drafter] if pair.drafter else [])
+        pair = resolve(ModelChoice(name, device=choice.device, dtype=choice.dtype, quantize=choice.quantize))
+        specs = [pair.target, *pair.drafters]
         cached = all(_is_cached(spec, names) for spec in specs)
         needs, fits = _fit(specs, device) if cached else _rough_fit(preset.parameters, specs, device)
         presets.append(
             (
                 name,
                 pair.target.name,
-                pair.drafter.name if pair.drafter else NO_DRAFTER,
+                " + ".join(drafter.name for drafter in pair.drafters) or NO_DRAFTER,
                 "yes" if cached else "no",
                 needs + ("" if preset.quantization == "none" else f" ({preset.quantization})"),
                 fits,

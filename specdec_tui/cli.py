@@ -15,6 +15,7 @@ from specdec_tui import __version__
 from specdec_tui.doors import output
 from specdec_tui.setting_kinds import SWITCH, format_value
 from specdec_tui.settings import (
+    FIELDS,
     ModelChoice,
     SettingError,
     Settings,
@@ -167,13 +168,21 @@ def _add_settings(
                     help=argparse.SUPPRESS,
                     dest=f.name,
                 )
+            elif kind.joined is not None:
+                shown = f"{text}; may be repeated"
+                group.add_argument(f"--{flag_of(f.name)}", action="append", metavar="VALUE", help=shown, dest=f.name)
             else:
                 group.add_argument(f"--{flag_of(f.name)}", metavar="VALUE", default=None, help=text, dest=f.name)
 
 
 def _given(options: argparse.Namespace) -> dict[str, str]:
     values = {f.name: getattr(options, f.name, None) for cls in (Settings, ModelChoice) for f in fields(cls)}
-    return {name: format_value(value) for name, value in values.items() if value is not None}
+    return {name: _as_text(name, value) for name, value in values.items() if value is not None}
+
+
+def _as_text(name: str, value: Any) -> str:
+    joined = FIELDS[name].metadata["kind"].joined
+    return format_value(value) if joined is None else joined(value)
 
 
 def _resolved(options: argparse.Namespace) -> tuple[Settings, ModelChoice]:

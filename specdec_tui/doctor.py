@@ -71,15 +71,15 @@ def _pair_checks(engine: Engine, settings: Settings, choice: ModelChoice) -> Ite
     except LoadError as error:
         yield Check("failed", "pair", str(error))
         return
-    drafter = f" + {info.drafter.name}" if info.drafter else " (no drafter)"
+    drafter = "" if info.drafters else " (no drafter)"
     yield Check(
         "ok",
         "pair",
-        f"{info.target.name}{drafter} on {info.target.device}, {time.perf_counter() - start:.1f} s to load",
+        f"{info.name}{drafter} on {info.target.device}, {time.perf_counter() - start:.1f} s to load",
     )
     for note in info.notes:
         yield Check("warning", "note", note)
-    names = ("target", "speculative") if info.drafter else ("target", "lookup")
+    names = ("target", "speculative") if info.drafters else ("target", "lookup")
     trial = replace(settings, strategies=names, processor="greedy", max_new_tokens=24, gamma=4, ignore_eos=True)
     try:
         results = measure(engine, [Prompt(("Name three colours.",))], trial, repeat=1, warmup=0)

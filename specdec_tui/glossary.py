@@ -39,4 +39,7 @@ STRATEGIES = {
     "lookup": "copies what followed the last words earlier in the text, the target checks it in one pass",
     "beam": "the target goes on with several texts and keeps the most probable whole: another one than its own",
     "drafter-beam": "the same search by the drafter alone",
+    "speculative-2": "the same as speculative, with the second drafter",
+    "speculative-3": "the same as speculative, with the third drafter",
+    "speculative-4": "the same as speculative, with the fourth drafter",
 }

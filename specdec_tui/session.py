@@ -26,6 +26,7 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.run_settings import beams_of, from_the_model, rounds_of
 from specdec_tui.settings import STRATEGIES, ModelChoice, Settings, whole_characters
+from specdec_tui.several_drafters import running
 from specdec_tui.strategy_parts import AsRead, as_read, models_of, parts_of, unfit, warm_up, writer_of
 from specdec_tui.strategy_run import (
     StrategyRun,
@@ -149,7 +150,7 @@ class LocalEngine:
             before = pair.tokenizer.encode("", self._history if settings.chat else (), settings.chat, cancelled).ids
         room = len(before) + SHORT_PROMPT + settings.max_new_tokens
         needs: list[Need] = []
-        for name in settings.strategies:
+        for name in running(settings.strategies, len(pair.drafters)):
             if ROWS[name].searches:
                 continue
             with suppress(ValueError):  # told by the run
@@ -173,8 +174,9 @@ class LocalEngine:
         if pair is None:
             raise LoadError("no models are loaded")
         before: list[tuple[str, str]] = []
+        strategies = running(settings.strategies, len(pair.drafters))
         for number, turn in enumerate(map(whole_characters, turns), 1):
-            read = {name: writer_of(pair, name).tokenizer for name in ("target", *settings.strategies)}
+            read = {name: writer_of(pair, name).tokenizer for name in ("target", *strategies)}
             try:
                 ids_by = {
                     own: own.encode(turn, before if settings.chat else (), settings.chat).ids
@@ -184,7 +186,7 @@ class LocalEngine:
                 raise PromptError(str(error)) from error
             before.append((turn, "…"))
             where = f"turn {number}: " if len(turns) > 1 else ""
-            for name in settings.strategies:
+            for name in strategies:
                 ids = ids_by[read[name]]
                 least = len(ids)
                 if settings.chat and settings.ignore_eos:
@@ -210,7 +212,7 @@ class LocalEngine:
         pair = self._pair
         if pair is None:
             raise LoadError("no models are loaded")
-        prompt = whole_characters(prompt)
+        prompt, strategies = whole_characters(prompt), running(settings.strategies, len(pair.drafters))
         before = self._history[:-1] if again and self._last_turn_in_history else self._history
         try:
             plain = as_read(pair, "target", prompt, before, settings, cancelled)
@@ -218,11 +220,10 @@ class LocalEngine:
                 name: plain
                 if writer_of(pair, name).tokenizer is pair.tokenizer
                 else as_read(pair, name, prompt, before, settings, cancelled)
-                for name in STRATEGIES
-                if name in settings.strategies
+                for name in strategies
             }
         except Stopped as at_work:
-            for name in filter(settings.strategies.__contains__, STRATEGIES):
+            for name in strategies:
                 yield Step(name, RunStarted(name, 0, settings.gamma, settings.max_new_tokens))
                 yield Step(name, RunEnded(EndReason.CANCELLED, str(at_work)))
             yield Finished(cancelled=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,14 @@ from typing import Any
 
 class Texts(tuple[str, ...]):
     """Texts, written as a JSON list: they may hold commas and line breaks."""
+
+
+class Names(tuple[str, ...]):
+    """Names of models, written as a plain text where there is one, else as a JSON list."""
+
+
+class Wrong(ValueError):
+    """A value that is not valid, and in what: a few words that stand in the place of what is allowed."""
 
 
 class Biases(tuple[tuple[int, float], ...]):
@@ -21,12 +30,14 @@ class Kind:
     """How one setting is read from text: `parse` raises ValueError, `allowed` says what it takes.
 
     `written` is the text of any value that a config file or a trace holds: of a wrong one, a text that `parse` refuses.
+    `joined`: its flag may be repeated, and this makes one text of them all.
     """
 
     parse: Callable[[str], Any]
     allowed: str
     choices: tuple[str, ...] = ()
     written: Callable[[Any], str] = lambda value: _written(value)
+    joined: Callable[[list[str]], str] | None = None
 
 
 def whole(low: int, high: int, allowed: str = "") -> Kind:
@@ -80,6 +91,28 @@ def or_model(kind: Kind) -> Kind:
     return replace(kind, parse=parse, allowed=f"{kind.allowed}; or auto: as the model's files ask")
 
 
+def names(most: int, alone: str, allowed: str) -> Kind:
+    """Up to `most` names, each once; the name `alone` stands without others."""
+
+    def parse(text: str) -> Names:
+        found = Names(name.strip() for name in _texts(text))
+        if not all(found):
+            raise ValueError
+        if len(found) > most:
+            raise Wrong(f"there are {len(found)}, and at most {most} are allowed")
+        if len(found) > 1 and any(name.lower() == alone for name in found):
+            raise Wrong(f"'{alone}' stands without others")
+        if len({os.path.normpath(name) for name in found}) < len(found):
+            raise Wrong("one stands in it twice")
+        return found
+
+    return Kind(parse, allowed, written=_written_names, joined=_joined)
+
+
+def _joined(texts: list[str]) -> str:
+    return texts[0] if len(texts) == 1 else json.dumps(texts, ensure_ascii=False)
+
+
 def _texts(text: str) -> Texts:
     if text.strip()[:1] not in ("[", ""):
         return Texts((text,))
@@ -111,6 +144,10 @@ def _written_texts(value: Any) -> str:
     return json.dumps(list(value)) if whole else format_value(value)
 
 
+def _written_names(value: Any) -> str:
+    return value if isinstance(value, str) else _written_texts(value)
+
+
 def _written_biases(value: Any) -> str:
     pairs = list(value.items()) if isinstance(value, dict) else value
     whole = isinstance(pairs, list | tuple) and all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs)
@@ -133,6 +170,8 @@ def format_value(value: Any) -> str:
         return "auto"
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, Names):
+        return _joined(list(value)) if value else ""
     if isinstance(value, Texts):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Biases):

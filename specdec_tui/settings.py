@@ -23,13 +23,23 @@ from specdec_tui.setting_kinds import (
     SWITCH,
     TEXTS,
     Kind,
+    Names,
+    Wrong,
     choice,
+    names,
     or_model,
     real,
     whole,
 )
 
-STRATEGIES = ("target", "drafter", "speculative", "ngram", "lookup", "beam", "drafter-beam")
+MOST_DRAFTERS = 4
+SPECULATIVE = ("speculative", *(f"speculative-{place}" for place in range(2, MOST_DRAFTERS + 1)))
+"""A strategy for each drafter that can be loaded. In the setting the first name means all of them."""
+FIRST_ALONE = "speculative-1"
+"""In the setting: `speculative` without the others."""
+_ONE_BY_ONE = f"or {FIRST_ALONE} to {SPECULATIVE[-1]}: with one of several drafters"
+_WITH_ALL = ("target", "drafter", "speculative", "ngram", "lookup", "beam", "drafter-beam")
+STRATEGIES = (*_WITH_ALL, *SPECULATIVE[1:])
 PROCESSORS = ("greedy", "multinomial", "topk", "nucleus", "topknucleus")
 RULES = ("rejection", "coupled", "block", "skip-adjustment")
 QUANTIZATIONS = ("none", "int8", "int4")
@@ -52,10 +62,11 @@ class SettingError(ValueError):
 
 
 def _parse_strategies(text: str) -> tuple[str, ...]:
-    names = [name.strip().lower() for name in text.split(",") if name.strip()]
-    if not names or any(name not in STRATEGIES for name in names):
+    given = [name.strip().lower() for name in text.split(",") if name.strip()]
+    allowed = (*STRATEGIES, FIRST_ALONE)
+    if not given or any(name not in allowed for name in given):
         raise ValueError
-    return tuple(name for name in STRATEGIES if name in names)
+    return tuple(name for name in allowed if name in given)
 
 
 def _parse_device(text: str) -> str:
@@ -129,7 +140,7 @@ class Settings:
     )
     strategies: tuple[str, ...] = _setting(
         ("target", "speculative", "ngram", "lookup"),
-        Kind(_parse_strategies, "a comma-separated list out of " + ", ".join(STRATEGIES)),
+        Kind(_parse_strategies, f"a comma-separated list out of {', '.join(_WITH_ALL)}; {_ONE_BY_ONE}"),
         "the strategies to run",
     )
     ngram_storage: str = _setting(
@@ -156,12 +167,26 @@ class ModelChoice:
 
     preset: str = _setting("demo", choice(*PRESET_NAMES), "built-in pair")
     target: str = _setting("", Kind(_parse_text, "a hub id, a folder or a GGUF file"), "target model")
-    drafter: str = _setting("", Kind(_parse_text, "a hub id, a folder, a GGUF file, or 'none'"), "drafter model")
+    drafter: tuple[str, ...] = _setting(
+        Names(),
+        names(
+            MOST_DRAFTERS,
+            "none",
+            f"a hub id, a folder, a GGUF file, or 'none'; several (up to {MOST_DRAFTERS}) as a JSON list",
+        ),
+        "drafter model",
+    )
     device: str = _setting("auto", Kind(_parse_device, "auto, cpu, cuda or cuda:N", ("auto", "cpu", "cuda")), "device")
     dtype: str = _setting("auto", choice(*DTYPES), "data type of the weights")
-    quantize: str = _setting("", choice("", *QUANTIZATIONS), "quantization of both models")
+    quantize: str = _setting("", choice("", *QUANTIZATIONS), "quantization of all models")
     target_quantize: str = _setting("", choice("", *QUANTIZATIONS), "quantization of the target")
-    drafter_quantize: str = _setting("", choice("", *QUANTIZATIONS), "quantization of the drafter")
+    drafter_quantize: str = _setting("", choice("", *QUANTIZATIONS), "quantization of the drafters")
+
+    def __post_init__(self) -> None:
+        given: object = self.drafter
+        if not isinstance(given, Names):
+            named = (given,) if isinstance(given, str) else self.drafter
+            object.__setattr__(self, "drafter", Names(filter(None, named)))
 
 
 FIELDS = {f.name: f for cls in (Settings, ModelChoice) for f in fields(cls)}
@@ -199,9 +224,10 @@ def parse_value(name: str, text: str, *, source: str = "") -> Any:
     kind: Kind = FIELDS[name].metadata["kind"]
     try:
         return kind.parse(text)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError) as error:
         where = f" ({source})" if source else ""
-        raise SettingError(f"{flag_of(name)}{where}: {quoted(text)} is not valid: give {kind.allowed}") from None
+        why = str(error) if isinstance(error, Wrong) else f"give {kind.allowed}"
+        raise SettingError(f"{flag_of(name)}{where}: {quoted(text)} is not valid: {why}") from None
 
 
 def parse_processor(text: str) -> dict[str, Any]:

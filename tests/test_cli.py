@@ -223,7 +223,7 @@ def test_flags_reach_the_settings_and_the_models(monkeypatch: pytest.MonkeyPatch
     )
     assert status_of(*words.split()) == 0
     (settings, choice), more = seen[0]
-    assert (choice.target, choice.drafter, choice.device) == ("a", "b", "cpu")
+    assert (choice.target, choice.drafter, choice.device) == ("a", ("b",), "cpu")
     assert (settings.chat, settings.cache, settings.ignore_eos, settings.gamma) == (False, False, True, 7)
     assert (settings.processor, settings.top_p) == ("nucleus", 0.8)
     assert more["repeat"] == 2 and more["json_to"] is None

@@ -20,6 +20,7 @@ LAYERS = [
     {"strategy_run", "strategy_parts"},
     {"run_settings"},
     {"traces", "benchmark"},
+    {"several_drafters"},
     {"decoding"},
     {"backends"},
     {"settings", "data_folder", "glossary", ""},

@@ -127,7 +127,7 @@ class TinyPair:
         self.end_ids = frozenset({END})
         self.asked: dict[str, object] = {}
         model = ModelInfo("tiny", "cpu", "float32", "none", 1, 4, 200)
-        self.info = PairInfo(model, model if drafter else None, True)
+        self.info = PairInfo(model, (model,) if drafter else (), True)
 
     @property
     def drafters(self) -> tuple[LoadedDrafter, ...]:

@@ -86,12 +86,13 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
     device = memory.resolve_device(choice.device)
     target = _describe(spec.target, progress)
     models = [target]
-    shared, notes = compatibility.Compatibility(), list(spec.notes)
+    checks, notes = [], list(spec.notes)
     compatibility.known_tokens(target)
-    if spec.drafter is not None:
-        models.append(_describe(spec.drafter, progress, target))
-        shared = compatibility.check(target, models[1])
-        notes += shared.notes
+    for drafter in spec.drafters:
+        models.append(_describe(drafter, progress, target))
+        checks.append(compatibility.check(target, models[-1]))
+        whose = f"{drafter.name}: " if len(spec.drafters) > 1 else ""
+        notes += [whose + note for note in checks[-1].notes]
     for model in models:
         check_quantization(model)
     dtype = resolve_dtype(choice.dtype, device)
@@ -104,7 +105,7 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
     asked: dict[str, Any] = {}
     applied: frozenset[str] = frozenset()
     infos: list[ModelInfo] = []
-    other: OtherTokenizer | None = None
+    others: list[OtherTokenizer | None] = []
     models = [_with_weights(model, progress) for model in models]
     for model, need in zip(models, needs, strict=True):
         _refuse_other_weights(model, need)
@@ -127,12 +128,13 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
             context = context_length_of(weights.config.get_text_config(decoder=True))
             if index == 0:
                 ends, told = end_ids(model.spec.name, weights, target.tokenizer)
-            elif shared.translation is None:
+            elif (translation := checks[index - 1].translation) is None:
+                others.append(None)
                 told = ends_elsewhere(model.spec.name, weights, ends)
             else:
                 own_ends, told = end_ids(model.spec.name, weights, model.tokenizer)
                 own_tokenizer = PromptTokenizer(model.tokenizer, model.spec.name, for_encoder=model.is_encoder_decoder)
-                other = OtherTokenizer(shared.translation, own_tokenizer, own_ends)
+                others.append(OtherTokenizer(translation, own_tokenizer, own_ends))
             if model.is_encoder_decoder:
                 check_start(model.spec.name, weights)
             plain = EncoderDecoderModel(weights) if model.is_encoder_decoder else TransformersModel(weights)
@@ -159,15 +161,16 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
     tokenizer = PromptTokenizer(target.tokenizer, target.spec.name, for_encoder=target.is_encoder_decoder)
     if target.is_encoder_decoder:
         notes.append(f"{target.spec.name} is an encoder-decoder model: its encoder reads the prompt as it is, no chat.")
-    drafter_info = infos[1] if len(infos) == 2 else None
-    mask = shared.shared_ids(loaded[0].vocab_size)
-    mask = None if mask is None else mask.to(loaded[0].device)
+    masks = [fit.shared_ids(loaded[0].vocab_size) for fit in checks]
     return Pair(
         target=loaded[0],
-        drafters=tuple(LoadedDrafter(model, mask, other) for model in loaded[1:]),
+        drafters=tuple(
+            LoadedDrafter(model, None if mask is None else mask.to(loaded[0].device), other)
+            for model, mask, other in zip(loaded[1:], masks, others, strict=True)
+        ),
         tokenizer=tokenizer,
         end_ids=ends,
-        info=PairInfo(infos[0], drafter_info, tokenizer.has_chat_template, tuple(notes)),
+        info=PairInfo(infos[0], tuple(infos[1:]), tokenizer.has_chat_template, tuple(notes)),
         asked=asked,
     )
 

@@ -97,9 +97,24 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class PairInfo:
-    """A loaded pair; `notes` are sentences for the user (padded vocabularies, cache unusable, offload…)."""
+    """A loaded target with its drafters; `notes` are sentences for the user (padded vocabularies, offload…)."""
 
     target: ModelInfo
-    drafter: ModelInfo | None
+    drafters: tuple[ModelInfo, ...]
     chat_template: bool
     notes: tuple[str, ...] = ()
+
+    @property
+    def drafter(self) -> ModelInfo | None:
+        """The first of them."""
+        return self.drafters[0] if self.drafters else None
+
+    @property
+    def models(self) -> tuple[ModelInfo, ...]:
+        """All of them, the target first."""
+        return self.target, *self.drafters
+
+    @property
+    def name(self) -> str:
+        """What it is made of: `target + drafter`."""
+        return " + ".join(model.name for model in self.models)

@@ -49,7 +49,7 @@ class PairSpec:
     """What to load; no drafter means that only strategies without one can run."""
 
     target: ModelSpec
-    drafter: ModelSpec | None
+    drafters: tuple[ModelSpec, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -109,9 +109,9 @@ PRESETS = {
 
 
 def resolve(choice: ModelChoice) -> PairSpec:
-    """The two models of a choice.
+    """The models of a choice.
 
-    A target or drafter that was named takes the place of the preset's. A preset's drafter fits
+    A target or drafters that were named take the place of the preset's. A preset's drafter fits
     the preset's target only: another target runs without a drafter unless one is named too, and
     the same holds for the preset's quantization. The quantization of one model wins over that of
     both, which wins over the preset's. LoadError when there is no target.
@@ -121,9 +121,9 @@ def resolve(choice: ModelChoice) -> PairSpec:
     if choice.target.lower() == NO_DRAFTER:
         raise LoadError("target: 'none' is not a model: every strategy needs a target")
     target = choice.target or preset.target
-    drafter = choice.drafter or preset.drafter
+    drafters = choice.drafter or (preset.drafter,)
     if choice.target and choice.target != preset.target and not choice.drafter:
-        drafter = NO_DRAFTER
+        drafters = ()
         notes.append("No drafter: a target was given without one. Name one with --drafter for speculative decoding.")
 
     def spec(source: str, own_quantization: str, presets_source: str) -> ModelSpec:
@@ -133,6 +133,10 @@ def resolve(choice: ModelChoice) -> PairSpec:
 
     return PairSpec(
         spec(target, choice.target_quantize, preset.target),
-        None if drafter.lower() == NO_DRAFTER else spec(drafter, choice.drafter_quantize, preset.drafter),
+        tuple(
+            spec(drafter, choice.drafter_quantize, preset.drafter)
+            for drafter in drafters
+            if drafter.lower() != NO_DRAFTER
+        ),
         tuple(notes),
     )

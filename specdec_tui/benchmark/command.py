@@ -29,7 +29,7 @@ from specdec_tui.benchmark.statistics import summarize
 from specdec_tui.benchmark.suites import Prompt, builtin_suite, read_suite
 from specdec_tui.doors import output, writing
 from specdec_tui.doors.characters import json_text
-from specdec_tui.settings import ModelChoice, SettingError, Settings, parse_path, reason_of
+from specdec_tui.settings import FIRST_ALONE, ModelChoice, SettingError, Settings, parse_path, reason_of
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -287,10 +287,15 @@ def _runnable(settings: Settings, info: PairInfo, named: bool) -> Settings:
     """Leave out strategies that need a drafter where there is none; LoadError when they were asked for by name."""
     from specdec_tui.decoding.strategies import STRATEGIES
 
-    missing = [name for name in settings.strategies if STRATEGIES[name].needs_drafter and info.drafter is None]
+    count = len(info.drafters)
+    needed = {name: row.place + 1 for name, row in STRATEGIES.items() if row.needs_drafter} | {FIRST_ALONE: 1}
+    missing = [name for name in settings.strategies if needed.get(name, 0) > count]
     if not missing:
         return settings
     rest = tuple(name for name in settings.strategies if name not in missing)
+    if count and (named or not rest):
+        most = max(needed[name] for name in missing)
+        raise LoadError(f"strategies: {', '.join(missing)}: that takes {most} drafters (--drafter again), not {count}")
     if named or not rest:
         verb = "needs" if len(missing) == 1 else "need"
         raise LoadError(

@@ -17,6 +17,7 @@ from specdec_tui.decoding.standing import MEANINGS, OF_SPEEDUPS, interval_text
 from specdec_tui.decoding.standing import RECOMPUTES as RECOMPUTED
 from specdec_tui.doors.output import Sheet
 from specdec_tui.settings import Settings
+from specdec_tui.several_drafters import drafter_of, labelled, labels
 
 SCHEMA = 1
 DOUBT = "~"
@@ -43,18 +44,25 @@ def as_json(
         "models": {
             "target": asdict(info.target),
             "drafter": asdict(info.drafter) if info.drafter else None,
+            "drafters": [asdict(drafter) for drafter in info.drafters],
             "notes": list(info.notes),
         },
         "settings": asdict(settings) | run,
-        "results": [_result(result) for result in results],
-        "summary": [asdict(summary) for summary in summaries],
+        "results": [_result(result, _drafter(result.strategy, info, settings)) for result in results],
+        "summary": [asdict(summary) | {"drafter": _drafter(summary.strategy, info, settings)} for summary in summaries],
     }
 
 
-def _result(result: Result) -> dict[str, Any]:
+def _drafter(strategy: str, info: PairInfo, settings: Settings) -> str | None:
+    found = drafter_of(strategy, info, falls_back=settings.ngram_unknown == "drafter")
+    return None if found is None else found.name
+
+
+def _result(result: Result, drafter: str | None) -> dict[str, Any]:
     figures, lossless, told = result.figures, result.lossless, result.reliability
     return {
         "strategy": result.strategy,
+        "drafter": drafter,
         "prompt_index": result.prompt_index,
         "turn": result.turn,
         "category": result.category,
@@ -98,15 +106,14 @@ def _result(result: Result) -> dict[str, Any]:
 
 def as_sheet(results: Sequence[Result], summaries: Sequence[Summary], info: PairInfo, partial: str = "") -> Sheet:
     """The summary for a person, one row a strategy. `partial` says that and why it is one of a part."""
-    pair = info.target.name + (f" + {info.drafter.name}" if info.drafter else "")
-    models = (info.target, info.drafter) if info.drafter else (info.target,)
-    precision = " + ".join(dict.fromkeys(model.precision for model in models))
+    precision = " + ".join(dict.fromkeys(model.precision for model in info.models))
+    drafters = labels(info)
     rows = []
     for summary in summaries:
         own = [result for result in results if result.strategy == summary.strategy]
         rows.append(
             (
-                summary.strategy,
+                labelled(summary.strategy, drafters),
                 _spread(summary.decode_tokens_per_second, "{:.1f}"),
                 _speedup(summary),
                 _number(summary.acceptance_rate, "{:.2f}"),
@@ -117,7 +124,7 @@ def as_sheet(results: Sequence[Result], summaries: Sequence[Summary], info: Pair
                 lossless_words(own),
             )
         )
-    title = f"{pair} · {info.target.device} · {precision}"
+    title = f"{info.name} · {info.target.device} · {precision}"
     return Sheet(
         ("strategy", *_FIGURES, "lossless"),
         rows,

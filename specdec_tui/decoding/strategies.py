@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from specdec_tui.backends.model import CausalModel, LoadedDrafter
 from specdec_tui.decoding.choosing import ChoosingDrafter
@@ -12,7 +13,7 @@ from specdec_tui.decoding.lookup import LookupDrafter
 from specdec_tui.decoding.ngram import NgramDrafter, NgramStore
 from specdec_tui.decoding.retokenize import RetokenizeDrafter
 from specdec_tui.decoding.shared_vocabulary import SharedDrafter
-from specdec_tui.settings import Settings
+from specdec_tui.settings import SPECULATIVE, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,10 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One row: `runs_on` says which model plays the target, `needs_drafter` that a drafter must be loaded.
+    """One row: `runs_on` says which model plays the target.
 
-    `searches`: it is a beam search, which no drafter helps.
+    `needs_drafter`: a drafter must be loaded, and `place` others before it. `searches`: it is a beam search, which no
+    drafter helps.
     """
 
     name: str
@@ -37,16 +39,17 @@ class Strategy:
     needs_drafter: bool = False
     runs_on: str = "target"
     searches: bool = False
+    place: int = 0
 
 
 def _nothing(parts: Parts) -> None:
     return None
 
 
-def _model(parts: Parts) -> AskedDrafter | None:
-    if not parts.drafters:
+def _model(parts: Parts, place: int = 0) -> AskedDrafter | None:
+    if len(parts.drafters) <= place:
         return None
-    drafter, width = parts.drafters[0], parts.target.vocab_size
+    drafter, width = parts.drafters[place], parts.target.vocab_size
     if drafter.other is None:
         return ModelDrafter(drafter.model, width, drafter.shared_ids)
     translation, way = drafter.other.translation, parts.settings.tokenizers
@@ -82,6 +85,10 @@ STRATEGIES = {
         Strategy("lookup", _lookup),
         Strategy("beam", _nothing, searches=True),
         Strategy("drafter-beam", _nothing, needs_drafter=True, runs_on="drafter", searches=True),
+        *(
+            Strategy(name, partial(_model, place=place), needs_drafter=True, place=place)
+            for place, name in enumerate(SPECULATIVE[1:], 1)
+        ),
     )
 }
 
@@ -100,6 +107,7 @@ def build_drafter(strategy: str, parts: Parts) -> Drafter | None:
     row = STRATEGIES.get(strategy)
     if row is None:
         raise ValueError(f"unknown strategy '{strategy}': there are {', '.join(STRATEGIES)}")
-    if row.needs_drafter and not parts.drafters:
-        raise ValueError(f"strategy '{strategy}' needs a drafter model, and none is loaded")
+    if row.needs_drafter and (count := len(parts.drafters)) <= row.place:
+        needed, loaded = "a drafter model" if not row.place else f"{row.place + 1} drafters", count or "none"
+        raise ValueError(f"strategy '{strategy}' needs {needed}, and {loaded} is loaded")
     return row.build(parts)

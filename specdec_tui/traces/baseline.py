@@ -79,7 +79,9 @@ def last_baseline(header: TraceHeader, recent: Iterable[Trace], store: TraceStor
 
 
 def _made_with(header: TraceHeader) -> tuple[object, ...]:
+    others = header.models.get("drafters")  # the first is told beside them, and alone by older versions
     models = [header.models.get(role) for role in ("target", "drafter")]
+    models += others[1:] if isinstance(others, list) else []
     versions = header.environment.get("versions")
     return (
         [[model.get(name) for name in _MODEL] if isinstance(model, dict) else model for model in models],

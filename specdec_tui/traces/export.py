@@ -12,6 +12,7 @@ from typing import Any
 from specdec_tui.decoding.costs import without_disturbed
 from specdec_tui.decoding.records import PrefillDone, RoundVerified, RunEnded, RunStarted, Step, Token, tokens_of
 from specdec_tui.doors.characters import json_text, visible
+from specdec_tui.several_drafters import drafter_of
 from specdec_tui.traces.compared import Compared, compared
 from specdec_tui.traces.format import MARK, VERSION, Trace, TraceHeader
 from specdec_tui.traces.summary import AGAINST, figures_of, summarise
@@ -40,6 +41,7 @@ COLUMNS = (
     "speedup_high",
     "marks",
     "baseline_created",
+    "drafter",
 )
 
 # Signs that make a spreadsheet read a cell as a formula, in half and full width, also behind blanks that it drops.
@@ -60,6 +62,7 @@ def as_json(trace: Trace) -> str:
     strategies = [
         {
             "strategy": name,
+            "drafter": _drafter(trace.header, name),
             **figures[name],
             "prompt_text": "".join(step.prompt_text for step in steps if isinstance(step.record, RunStarted)),
             "text": "".join(step.answer for step in steps if isinstance(step.record, RunEnded)),
@@ -81,14 +84,14 @@ def as_csv(trace: Trace) -> str:
     terminal obeys are the symbols that the app shows: token ids and the JSON are exact. The seconds are those
     of the whole round and stand on its first row alone, so that a sum over the column is right. From `reliability`
     on all is of the whole run, and empty where it cannot be told: its word, its speedup (of a disturbed run the
-    interval alone), what marks the app has beside it, and of what other time the baseline is.
+    interval alone), what marks the app has beside it, of what other time the baseline is, and which model drafted.
     """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(COLUMNS)
     found = compared(trace.header, figures_of(trace.events))
     for name, steps in steps_of(trace).items():
-        told = _told(found[name])
+        told = (*_told(found[name]), _cell(_drafter(trace.header, name) or ""))
         for step in steps:
             writer.writerows([*row, *told] for row in _rows(_cell(name), step))
     return written.getvalue()
@@ -101,6 +104,13 @@ def _told(found: Compared) -> tuple[Any, ...]:
         return ("",) * 6
     ends = ("" if end is None else end for end in (one.low, one.high))
     return one.word, "" if one.is_disturbed else one.ratio, *ends, one.marks, _cell(found.since)
+
+
+def _drafter(header: TraceHeader, strategy: str) -> str | None:
+    """The name of the model that drafted, or that wrote alone."""
+    falls_back = header.settings.get("ngram_unknown") == "drafter"
+    found = None if (pair := header.pair()) is None else drafter_of(strategy, pair, falls_back=falls_back)
+    return None if found is None else found.name
 
 
 def steps_of(trace: Trace) -> dict[str, list[Step]]:

@@ -12,7 +12,7 @@ from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.decoding.records import EndReason, Event, Lossless, LosslessStatus
 from specdec_tui.decoding.reliability import WORDS, Reliability
 from specdec_tui.doors.characters import one_line
-from specdec_tui.settings import FIELDS, Settings, parse_value
+from specdec_tui.settings import FIELDS, MOST_DRAFTERS, Settings, parse_value
 from specdec_tui.traces.bounds import LONGEST_MESSAGE, LONGEST_NAME, LONGEST_PROMPT, MOST_STRATEGIES
 from specdec_tui.traces.summary import summarise
 from specdec_tui.traces.values import BadField, checked_number, mapping, plain, shown, text, whole
@@ -59,13 +59,13 @@ class TraceHeader:
     def pair(self) -> PairInfo | None:
         """The models as the app shows a loaded pair; None where the header does not describe one."""
         try:
-            target, drafter = _model(self.models.get("target")), _model(self.models.get("drafter"))
+            target, drafters = _model(self.models.get("target")), _drafters(self.models)
         except BadField:
             return None
         notes = self.models.get("notes")
         sentences = tuple(map(str, notes)) if isinstance(notes, list) else ()
         chat = self.models.get("chat_template") is True
-        return None if target is None else PairInfo(target, drafter, chat, sentences)
+        return None if target is None else PairInfo(target, drafters, chat, sentences)
 
     def reliability(self, strategy: str) -> Reliability | None:
         """Whether the clock of a run could be believed; None where the header does not tell."""
@@ -108,7 +108,7 @@ def new_header(
         app=__version__,
         prompt=prompt,
         strategies=summarise(events),
-        models={} if pair is None else plain(pair),
+        models={} if pair is None else _models(pair),
         settings={} if settings is None else plain(settings),
         environment=plain(environment or {}),
     )
@@ -219,6 +219,19 @@ def _check_sizes(table: dict[str, Any]) -> None:
                 values += [(name, key, 1) for key in value]
                 value = value.values()
             values += [(name, part, levels - 1) for part in value]
+
+
+def _models(pair: PairInfo) -> dict[str, Any]:
+    """A pair as a dictionary, with its first drafter beside the list of all, as versions before had it."""
+    return plain({"target": pair.target, "drafter": pair.drafter}) | plain(pair)
+
+
+def _drafters(models: Mapping[str, Any]) -> tuple[ModelInfo, ...]:
+    """Those of a trace; older ones tell of one."""
+    told = models.get("drafters", [models.get("drafter")])
+    if type(told) is not list or len(told) > MOST_DRAFTERS:
+        raise BadField("drafters", f"must be a list of at most {MOST_DRAFTERS}")
+    return tuple(found for table in told if (found := _model(table)) is not None)
 
 
 def _model(table: Any) -> ModelInfo | None:

@@ -10,6 +10,7 @@ from specdec_tui.decoding.figures import RECOMPUTES, RunFigures
 from specdec_tui.decoding.records import Checked, Lossless, LosslessStatus, Step
 from specdec_tui.decoding.standing import MEANINGS, OF_SPEEDUPS, Verdict
 from specdec_tui.glossary import FIGURES
+from specdec_tui.several_drafters import labelled, labels
 from specdec_tui.traces.compared import Compared, compared
 from specdec_tui.traces.export import steps_of
 from specdec_tui.traces.format import Trace
@@ -22,6 +23,7 @@ from specdec_tui.traces.summary import figures_of
 # Forbids everything but the page's own style, so that even a mistake in escaping could not run or load anything.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _TONES = {"target": "tone-0", "speculative": "tone-1", "ngram": "tone-2", "lookup": "tone-3", "drafter": "tone-4"}
+_TONES |= {"speculative-2": "tone-5", "speculative-3": "tone-6", "speculative-4": "tone-7"}
 _HEAD = (
     "strategy",
     "tok/s",
@@ -59,6 +61,7 @@ def as_html(trace: Trace) -> str:
     found = compared(header, figures)
     verdicts = {event.strategy: event.lossless for event in trace.events if isinstance(event, Checked)}
     tones = {name: _TONES.get(name, "tone-5") for name in runs}
+    drafters = labels(header.pair())
     names = spellings((step for steps in runs.values() for step in steps), trace.texts)
     scale = common_scale(runs)
     title = f"specdec-tui: {' '.join(header.prompt.split())[:60] or 'report'}"
@@ -68,15 +71,21 @@ def as_html(trace: Trace) -> str:
         element("h2", "Prompt"),
         element("pre", safe(header.prompt)),
         element("h2", "Strategies"),
-        _comparison(figures, found, verdicts),
+        _comparison(figures, found, verdicts, drafters),
         *_warnings(figures, found),
         element("p", safe(_DEFINITIONS), class_="quiet"),
-        speed_chart(runs, tones),
+        speed_chart(runs, tones, drafters),
         element("h2", "Texts"),
         legend(),
         element("p", "The charts of all strategies have the same axes.", class_="quiet"),
         *(
-            _run(name, steps, verdicts.get(name), names, run_charts(steps, figures[name], tones[name], scale))
+            _run(
+                labelled(name, drafters),
+                steps,
+                verdicts.get(name),
+                names,
+                run_charts(steps, figures[name], tones[name], scale),
+            )
             for name, steps in runs.items()
         ),
         *_tables(trace),
@@ -94,17 +103,20 @@ def as_html(trace: Trace) -> str:
 
 def _subtitle(trace: Trace) -> str:
     header, pair = trace.header, trace.header.pair()
-    parts = [] if pair is None else [pair.target.name + (f" + {pair.drafter.name}" if pair.drafter else "")]
+    parts = [] if pair is None else [pair.name]
     parts += [] if pair is None else [pair.target.device, pair.target.dtype]
     return " · ".join([*parts, header.created, f"specdec-tui {header.app}"])
 
 
 def _comparison(
-    figures: Mapping[str, RunFigures], found: Mapping[str, Compared], verdicts: Mapping[str, Lossless]
+    figures: Mapping[str, RunFigures],
+    found: Mapping[str, Compared],
+    verdicts: Mapping[str, Lossless],
+    drafters: Mapping[str, str],
 ) -> str:
     rows = [
         (
-            name,
+            labelled(name, drafters),
             _number(run.decode_tokens_per_second, ".1f"),
             *(("1.00×" + " †" * run.recomputes, "") if name == "target" else _compared(found[name])),
             _outcome(name, run, verdicts.get(name)),
@@ -196,6 +208,9 @@ def _run(name: str, steps: Sequence[Step], verdict: Lossless | None, names: Mapp
 def _tables(trace: Trace) -> list[str]:
     header = trace.header
     models = {role: model for role, model in header.models.items() if isinstance(model, Mapping)}
+    others = header.models.get("drafters")
+    for number, model in enumerate(others[1:] if isinstance(others, list) else (), 2):
+        models |= {f"drafter {number}": model} if isinstance(model, Mapping) else {}
     columns = list(dict.fromkeys(key for model in models.values() for key in model))
     model_rows = [[role, *(_value(model.get(key)) for key in columns)] for role, model in models.items()]
     notes = header.models.get("notes")

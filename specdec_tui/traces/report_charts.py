@@ -8,6 +8,7 @@ from statistics import fmean, median
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import RoundVerified, Step
+from specdec_tui.several_drafters import labelled
 from specdec_tui.traces.charts import Bar, Series, bar_chart, line_chart
 from specdec_tui.traces.markup import element
 
@@ -49,8 +50,10 @@ def latency(rounds: Sequence[RoundVerified]) -> tuple[list[tuple[float, float]],
     return drafting, verifying
 
 
-def speed_chart(runs: Mapping[str, Sequence[Step]], tones: Mapping[str, str]) -> str:
-    series = [Series(name, speed_over_time(rounds_of(steps)), tones[name]) for name, steps in runs.items()]
+def speed_chart(runs: Mapping[str, Sequence[Step]], tones: Mapping[str, str], drafters: Mapping[str, str]) -> str:
+    series = [
+        Series(labelled(name, drafters), speed_over_time(rounds_of(steps)), tones[name]) for name, steps in runs.items()
+    ]
     return line_chart(f"Speed over time (last {WINDOW} rounds or more)", "decode seconds", "tokens/s", series)
 
 

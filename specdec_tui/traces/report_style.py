@@ -7,11 +7,13 @@ STYLE = """
 :root { color-scheme: light dark; --ground: #fcfbf8; --panel: #f0ede6; --ink: #1d232b; --quiet: #59616c;
   --edge: #d3cec2; --accepted: #12662f; --rejected: #b3201b; --resampled: #964200; --bonus: #0a58b5;
   --unverified: #5a626d; --tone-0: #59616c; --tone-1: #0a58b5; --tone-2: #a04100; --tone-3: #6639ba;
-  --tone-4: #12662f; --tone-5: #b3201b; }
+  --tone-4: #12662f; --tone-5: #b3201b; --tone-6: #00636f;
+  --tone-7: #8f1d6c; }
 @media screen and (prefers-color-scheme: dark) { :root { --ground: #0e1217; --panel: #171e27; --ink: #dfe5ec;
   --quiet: #93a0b0; --edge: #3b4654; --accepted: #7ee2a0; --rejected: #ff8a80; --resampled: #ffb066;
   --bonus: #79b8ff; --unverified: #8f9bab; --tone-0: #aab4c0; --tone-1: #79b8ff; --tone-2: #ffb066;
-  --tone-3: #c3a6ff; --tone-4: #7ee2a0; --tone-5: #ff8a80; } }
+  --tone-3: #c3a6ff; --tone-4: #7ee2a0; --tone-5: #ff8a80;
+  --tone-6: #6fd6e4; --tone-7: #ff9ed6; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.5rem; max-width: 76rem; background: var(--ground); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }
@@ -46,7 +48,7 @@ svg text { font: 13px system-ui, sans-serif; fill: var(--quiet); }
 """ + "".join(
     f".line.tone-{n} {{ stroke: var(--tone-{n}); }} .bar.tone-{n} {{ fill: var(--tone-{n}); }} "
     f".key.tone-{n} {{ border-color: var(--tone-{n}); }}\n"
-    for n in range(6)
+    for n in range(8)
 )
 STYLE += """
 @media print { :root { --ground: #fff; } .legend { break-inside: avoid; }

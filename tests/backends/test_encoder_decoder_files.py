@@ -235,4 +235,4 @@ def test_the_preset_is_a_pair_of_flan_t5() -> None:
     preset = PRESETS["flan-t5"]
     assert (preset.target, preset.drafter) == ("google/flan-t5-xl", "google/flan-t5-small")
     spec = resolve(ModelChoice(preset="flan-t5"))
-    assert spec.drafter is not None and spec.drafter.source == preset.drafter
+    assert [drafter.source for drafter in spec.drafters] == [preset.drafter]

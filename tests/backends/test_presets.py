@@ -16,7 +16,7 @@ def test_the_table_has_the_presets_that_the_settings_name() -> None:
 
 def test_the_default_is_the_demo_pair() -> None:
     pair = resolve(ModelChoice())
-    assert (pair.target.source, pair.drafter and pair.drafter.source) == (DEMO_TARGET, DEMO_DRAFTER)
+    assert [model.source for model in (pair.target, *pair.drafters)] == [DEMO_TARGET, DEMO_DRAFTER]
     assert pair.target.quantization == "none" and not pair.notes
 
 
@@ -27,13 +27,12 @@ def test_a_preset_brings_its_quantization_unless_another_is_given() -> None:
 
 def test_the_quantization_of_one_model_wins_over_that_of_both() -> None:
     pair = resolve(ModelChoice(preset="llama3.2", quantize="int4", drafter_quantize="none"))
-    assert pair.drafter is not None
-    assert (pair.target.quantization, pair.drafter.quantization) == ("int4", "none")
+    assert (pair.target.quantization, pair.drafters[0].quantization) == ("int4", "none")
 
 
 def test_another_target_without_a_drafter_runs_without_one_and_says_so() -> None:
     pair = resolve(ModelChoice(target="my/model"))
-    assert pair.target.source == "my/model" and pair.drafter is None
+    assert pair.target.source == "my/model" and not pair.drafters
     assert "--drafter" in pair.notes[0]
 
 
@@ -44,13 +43,13 @@ def test_another_target_does_not_inherit_the_presets_quantization() -> None:
 @pytest.mark.parametrize("drafter", ["none", "None"])
 def test_the_drafter_can_be_left_out_on_purpose(drafter: str) -> None:
     pair = resolve(ModelChoice(drafter=drafter))
-    assert pair.drafter is None and not pair.notes
+    assert not pair.drafters and not pair.notes
 
 
 def test_another_drafter_takes_the_place_of_the_presets() -> None:
     pair = resolve(ModelChoice(preset="gpt2", drafter="my/small", dtype="float16", device="cpu"))
-    assert pair.target.source.endswith("gpt2-xl") and pair.drafter is not None
-    assert (pair.drafter.source, pair.drafter.dtype, pair.drafter.device) == ("my/small", "float16", "cpu")
+    assert pair.target.source.endswith("gpt2-xl") and len(pair.drafters) == 1
+    assert (pair.drafters[0].source, pair.drafters[0].dtype, pair.drafters[0].device) == ("my/small", "float16", "cpu")
 
 
 def test_a_pair_needs_a_target() -> None:

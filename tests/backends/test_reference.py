@@ -58,7 +58,7 @@ def checks(target: Any, monkeypatch: pytest.MonkeyPatch, programs: Programs | No
         tokenizer=Ids(),
         end_ids=frozenset(),
         asked={},
-        info=PairInfo(info, info, False),
+        info=PairInfo(info, (info,), False),
     )
     monkeypatch.setattr("specdec_tui.backends.loading.load_pair", lambda choice, progress: pair)
     engine = LocalEngine(lambda pair: programs)

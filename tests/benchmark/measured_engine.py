@@ -24,7 +24,7 @@ from specdec_tui.decoding.records import (
 from specdec_tui.settings import ModelChoice, Settings
 
 INFO = PairInfo(
-    ModelInfo("t", "cpu", "float32", "none", 10, 40, 64), ModelInfo("d", "cpu", "float32", "none", 5, 20, 64), True
+    ModelInfo("t", "cpu", "float32", "none", 10, 40, 64), (ModelInfo("d", "cpu", "float32", "none", 5, 20, 64),), True
 )
 
 

@@ -55,7 +55,7 @@ def test_a_turn_holds_whole_reads_and_nothing_is_computed_between_turns(monkeypa
         "tokenizer": Words(),
         "end_ids": frozenset(),
         "asked": {},
-        "info": PairInfo(model, model, False),
+        "info": PairInfo(model, (model,), False),
     }
     pair = SimpleNamespace(target=target, drafters=(LoadedDrafter(drafter),), **parts)
     monkeypatch.setattr("specdec_tui.backends.loading.load_pair", lambda choice, progress: pair)

@@ -515,7 +515,7 @@ def test_a_prompt_that_leaves_no_room_fails_the_benchmark_with_the_reason() -> N
 def test_without_a_drafter_its_strategies_are_left_out_or_refused_when_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alone = PairInfo(INFO.target, None, True)
+    alone = PairInfo(INFO.target, (), True)
     monkeypatch.setattr(ScriptedEngine, "load", lambda self, choice, progress: alone)
     assert _bench(ScriptedEngine(), json_to="-") == 0
     shown = capsys.readouterr()

@@ -86,7 +86,8 @@ def test_a_drafter_starts_each_run_afresh() -> None:
 
 def test_the_registry_has_a_row_for_every_strategy_of_the_settings() -> None:
     assert tuple(STRATEGIES) == SETTING_NAMES
-    assert [name for name, row in STRATEGIES.items() if row.needs_drafter] == ["drafter", "speculative"]
+    assert [name for name, row in STRATEGIES.items() if row.needs_drafter] == ["drafter", *SPECULATIVE]
+    assert [STRATEGIES[name].place for name in SPECULATIVE] == [0, 1, 2, 3]
     assert [name for name, row in STRATEGIES.items() if row.runs_on == "drafter"] == ["drafter"]
     assert all(row.name == name and name in glossary.STRATEGIES for name, row in STRATEGIES.items())
 

@@ -31,7 +31,7 @@ from specdec_tui.traces.format import Trace, new_header
 
 PAIR = PairInfo(
     ModelInfo("a/target", "cpu", "float32", "none", 135_000_000, 540_000_000, 2048),
-    ModelInfo("a/drafter", "cpu", "float32", "int8", 16_000_000, 16_000_000, None),
+    (ModelInfo("a/drafter", "cpu", "float32", "int8", 16_000_000, 16_000_000, None),),
     True,
     ("vocabularies are padded",),
 )

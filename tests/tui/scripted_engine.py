@@ -39,13 +39,14 @@ PATTERNS = {"drafter": (0,), "speculative": (2, 4, 1, 3, 0, 4), "ngram": (0, 1, 
 STEP_SECONDS = {"target": 0.050, "drafter": 0.008, "speculative": 0.093, "ngram": 0.062, "lookup": 0.062}
 
 
-def info(name: str = "scripted-target", drafter: str | None = "scripted-drafter") -> PairInfo:
-    """A small pair."""
+def info(name: str = "scripted-target", *drafters: str) -> PairInfo:
+    """A small pair; without `drafters` it has one of its own."""
 
     def model(model_name: str, count: int) -> ModelInfo:
         return ModelInfo(model_name, "cpu", "float32", "none", count, count * 4, 2048)
 
-    return PairInfo(model(name, 135_000_000), model(drafter, 16_000_000) if drafter else None, True)
+    others = tuple(model(drafter, 16_000_000) for drafter in drafters or ("scripted-drafter",))
+    return PairInfo(model(name, 135_000_000), others, True)
 
 
 @dataclass
@@ -104,7 +105,7 @@ class ScriptedEngine:
             error, self.load_error = self.load_error, None
             raise error
         if choice.target:
-            return info(choice.target, choice.drafter or None)
+            return info(choice.target, *choice.drafter)
         return self.pair
 
     def new_chat(self) -> None:

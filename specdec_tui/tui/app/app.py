@@ -15,6 +15,7 @@ from textual.screen import Screen
 
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.several_drafters import running
 from specdec_tui.tui.app.drawer import Drawer
 from specdec_tui.tui.app.front import Front
 from specdec_tui.tui.app.going_about import GoingAbout
@@ -91,7 +92,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.recordings = Recordings(self.front, later=self.runs.engine.call)
         self.inspection = Inspection(self.front)
         self.texts = Texts(self.front, keep=settings.record)
-        self.grid = PaneGrid(settings.strategies)
+        self.grid = PaneGrid(running(settings.strategies, 0))
         self.table = ComparisonTable()
         self.stage = Stage(self.grid, self.table, lambda: self.runs.running or self.racing.race is not None)
         self.racing = Racing(self.front, self.stage)
@@ -350,7 +351,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     def action_toggle_side_bar(self) -> None:
         if self.side_bar is None:
             self.table.display = self.table.display and self.size.width >= NARROW
-            self.drawer.open(self.body, self.settings, self.runs.asks)
+            self.drawer.open(self.body, self.settings, self.runs.asks, self.runs.drafters)
         else:
             self.drawer.close()
 
@@ -366,13 +367,16 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
                     self.call_later(self.run_action, action)
 
         if not self.dialog_is_open:
-            self.front.ask(Palette(lambda text: rows_for(text, self.settings, self.choice, self.runs.asks)), chosen)
+            self.front.ask(Palette(self._rows_for), chosen)
+
+    def _rows_for(self, text: str) -> list[Row]:
+        return rows_for(text, self.settings, self.choice, self.runs.asks, self.runs.drafters)
 
     def action_help(self) -> None:
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss(None)
         elif not self.dialog_is_open:
-            self.push_screen(HelpScreen())
+            self.push_screen(HelpScreen(self.runs.drafters))
 
     def action_stop_or_quit(self) -> None:
         if self.stopping.stop_or_quit():

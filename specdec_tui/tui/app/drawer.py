@@ -18,10 +18,10 @@ class Drawer:
         self.bar: SideBar | None = None
         self._left: Widget | None = None
 
-    def open(self, body: Horizontal, settings: Settings, asks: Mapping[str, str]) -> None:
-        """Beside what is in `body`. `asks`: what the model's files ask, by setting."""
+    def open(self, body: Horizontal, settings: Settings, asks: Mapping[str, str], drafters: int) -> None:
+        """Beside what is in `body`. `asks`: what the model's files ask, by setting; `drafters`: so many are loaded."""
         self._left = body.screen.focused
-        self.bar = SideBar(settings, asks)
+        self.bar = SideBar(settings, asks, drafters)
         body.mount(self.bar)
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from textual.widget import Widget
 from specdec_tui.backends.pair import PairInfo, Progress
 from specdec_tui.decoding.records import Event
 from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.several_drafters import running
 from specdec_tui.traces.format import Trace
 from specdec_tui.tui.app.notices import Holds, always
 from specdec_tui.tui.app.run_line import happening
@@ -62,7 +63,7 @@ class Front:
 
     def show_keys(self) -> None:
         """The keys that matter where the focus is now."""
-        self._app.footer.place = self._place
+        self._app.footer.place, self._app.footer.drafters = self._place, self.drafters
 
     def show_clock(self) -> None:
         runs, opened, race = self._app.runs, self._app.recordings.opened, self._app.racing.race
@@ -116,6 +117,15 @@ class Front:
     @property
     def settings(self) -> Settings:
         return self._app.settings
+
+    @property
+    def drafters(self) -> int:
+        return self._app.runs.drafters
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """Those of the next run."""
+        return running(self.settings.strategies, self.drafters)
 
     @property
     def choice(self) -> ModelChoice:
@@ -191,6 +201,12 @@ class Front:
 
     def pair_loaded(self, pair: PairInfo) -> None:
         self._app.header.pair = pair
+        if self._app.runs.running and (run := self._app.runs.run) is not None:  # begun before it was known what answers
+            self._app.stage.begin(run.settings, run.turn, run.prompt, pair)
+        else:
+            self._app.stage.learn(pair, () if self.shows_trace else self.strategies)
+        if self._app.side_bar is not None:
+            self._app.side_bar.show(self.settings, self.drafters)
         self._app.stage.allow_repeating(True)
         self._app.recordings.learn_environment()
 
@@ -198,7 +214,7 @@ class Front:
         self._app.racing.stop()
         seen = self._app.recordings.begin(run, self._app.runs.pair)
         self._app.prompt_box.remember(run.prompt)
-        self._app.stage.begin(run.settings, run.turn, run.prompt)
+        self._app.stage.begin(run.settings, run.turn, run.prompt, self._app.runs.pair)
         return seen
 
     def run_goes_on(self, batch: Sequence[Event]) -> None:
@@ -211,7 +227,7 @@ class Front:
         self._app.recordings.keep(run, self._app.runs.pair)
         if run.turn:
             self._app.grid.turn_ended(run.turn, run.prompt)
-        self._app.grid.show_only(self.settings.strategies)
+        self._app.grid.show_only(self.strategies)
         self._app.call_after_refresh(collect_everything)
 
     def chat_is_new(self) -> None:
@@ -274,12 +290,12 @@ class Front:
 
     def show_settings(self, changed: Mapping[str, Any]) -> None:
         if self._app.side_bar is not None:
-            self._app.side_bar.show(self.settings)
+            self._app.side_bar.show(self.settings, self.drafters)
         if "theme" in changed:
             self._app.theme = self.settings.theme
         self._app.texts.prompts.keep = self.settings.record
         if "strategies" in changed and not self.shows_another_run:
-            self._app.grid.show_only(self.settings.strategies)
+            self._app.grid.show_only(self.strategies)
             if self._app.stage.lacks_baseline:
                 self.show_missing_baseline()
         self._app.runs.prepare()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from textual.notifications import SeverityLevel
 
 from specdec_tui.settings import (
-    STRATEGIES,
+    SPECULATIVE,
     ModelChoice,
     SettingError,
     Settings,
@@ -18,6 +18,7 @@ from specdec_tui.settings import (
     implied_processor,
     parse_value,
 )
+from specdec_tui.several_drafters import asked_for, key_of, running, shown
 from specdec_tui.tui.commands.config_store import save_settings
 
 SETTINGS = frozenset(field.name for field in fields(Settings))
@@ -31,6 +32,10 @@ class PreferenceScreen(Protocol):
     @property
     def choice(self) -> ModelChoice:
         """The models that were asked for last, loaded or on their way."""
+
+    @property
+    def drafters(self) -> int:
+        """How many are loaded."""
 
     @property
     def shows_another_run(self) -> bool:
@@ -93,11 +98,14 @@ class Preferences:
 
     def toggle_strategy(self, name: str) -> None:
         """Switch a strategy on or off; one stays on."""
-        now = set(self.settings.strategies) ^ {name}
-        if now:
-            key = STRATEGIES.index(name) + 1
-            word = f"{name} on{self._when}" if name in now else f"{name} off{self._when}; {key} brings it back"
-            self.change({"strategies": parse_value("strategies", ",".join(now))}, word)
+        asked, drafters = self.settings.strategies, self._screen.drafters
+        now = set(running(asked, drafters)) ^ {name}
+        if name not in shown(drafters):
+            needed = SPECULATIVE.index(name) + 1
+            self._screen.say(f"{name} takes {needed} drafters: m loads them", "warning")
+        elif now:
+            word = f"{name} on{self._when}" if name in now else f"{name} off{self._when}; {key_of(name)} brings it back"
+            self.change({"strategies": parse_value("strategies", ",".join(asked_for(now, asked, drafters)))}, word)
         else:
             self._screen.say("At least one strategy stays on", "warning")
 

@@ -21,6 +21,7 @@ from specdec_tui.data_folder import data_folder
 from specdec_tui.decoding.records import Event, RunStarted, Step
 from specdec_tui.doors import writing
 from specdec_tui.settings import STRATEGIES, SettingError, config_file, parse_path
+from specdec_tui.several_drafters import drafters_in, running
 from specdec_tui.traces.baseline import Baseline, last_baseline, measured_against
 from specdec_tui.traces.files import read_trace, write_lines
 from specdec_tui.traces.format import Trace, TraceError, TraceHeader, new_header, summarise
@@ -130,10 +131,11 @@ class Recordings:
         self._begun = datetime.now(UTC)
         header = self._header_of(run, pair)
         takes: list[Callable[[Event], object]] = []
-        if "target" not in run.settings.strategies:
+        strategies = running(run.settings.strategies, drafters_in(pair))
+        if "target" not in strategies:
             takes.append(self._look_for_baseline(run, header))
         if run.settings.record:
-            self._journal = Journal(self.store, header, run.settings.strategies, self._not_kept)
+            self._journal = Journal(self.store, header, strategies, self._not_kept)
             takes.append(self._journal.take)
 
         def seen(event: Event) -> None:
@@ -358,5 +360,4 @@ def _summed_up(trace: Trace) -> Trace:
 def _title(trace: Trace) -> str:
     """When a trace was made, and with which pair."""
     when, pair = local_time(trace.header.created), trace.header.pair()
-    names = [] if pair is None else [m.name for m in (pair.target, pair.drafter) if m is not None]
-    return one_row(" · ".join(["trace", when, " + ".join(names)] if names else ["trace", when]))
+    return one_row(" · ".join(["trace", when] if pair is None else ["trace", when, pair.name]))

@@ -14,6 +14,7 @@ from specdec_tui.backends.pair import PairInfo, Progress
 from specdec_tui.decoding.records import Event, Finished, PrefillDone, RoundVerified, Step
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.several_drafters import drafters_in
 from specdec_tui.tui.app.engine_thread import EngineThread, JobEnded
 from specdec_tui.tui.app.notices import Holds, always
 
@@ -101,6 +102,11 @@ class Runs:
     def asks(self) -> Mapping[str, str]:
         """What the target's files ask of settings at `auto`, in words."""
         return {} if self.pair is None else self.pair.target.asks
+
+    @property
+    def drafters(self) -> int:
+        """How many are loaded."""
+        return drafters_in(self.pair)
 
     @property
     def running(self) -> bool:

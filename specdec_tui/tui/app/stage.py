@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 
 from textual.timer import Timer
 from textual.widget import Widget
 
+from specdec_tui.backends.pair import PairInfo
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import Event, Finished, RunEnded, Step
 from specdec_tui.decoding.standing import standing
 from specdec_tui.settings import STRATEGIES, Settings
+from specdec_tui.several_drafters import drafters_in, labels, running, shown
 from specdec_tui.traces.baseline import Baseline
 from specdec_tui.traces.format import Trace
-from specdec_tui.tui.commands.header import local_time
+from specdec_tui.tui.commands.header import local_time, one_row
 from specdec_tui.tui.figures.chart_layout import LEAST_PANE_ROWS
 from specdec_tui.tui.figures.comparison import ComparisonTable, Row
+from specdec_tui.tui.figures.words import PaneState
 from specdec_tui.tui.panes import arrangement
 from specdec_tui.tui.panes.grid import PaneGrid
 
@@ -39,6 +42,7 @@ class Stage:
         self._table_is_wanted = self._table_is_asked_for = self._table_is_instead = False
         self._can_repeat = True
         self._turn, self._prompt = 0, ""
+        self._drafters: Mapping[str, str] = {}
         self._filling: Timer | None = None
 
     def allow_repeating(self, can_repeat: bool) -> None:
@@ -135,12 +139,24 @@ class Stage:
 
     # A run at work
 
-    def begin(self, settings: Settings, turn: int = 0, prompt: str = "") -> None:
-        """Clear the panes for a run that answers `prompt` as a turn of the conversation; 0: of none."""
+    def learn(self, pair: PairInfo, strategies: Iterable[str]) -> None:
+        """What is loaded from now on, and the strategies that a run of it would have; none: the panes stay."""
+        self.grid.offer(shown(len(pair.drafters)))
+        for pane in self.grid.panes.values():
+            if pane.state is PaneState.IDLE:  # the others tell of a run of before
+                pane.name_drafter(labels(pair).get(pane.strategy, ""))
+        if strategies := tuple(strategies):
+            self.grid.show_only(strategies)
+
+    def begin(self, settings: Settings, turn: int = 0, prompt: str = "", pair: PairInfo | None = None) -> None:
+        """Clear the panes for a run of a pair that answers `prompt` as a turn of the conversation; 0: of none."""
         self._stop_filling()
         self._turn, self._prompt = turn, prompt
         self._hidden, self._elsewhere = set(), (None, "")
-        self.grid.begin(settings.strategies, settings.max_new_tokens, turn=turn, prompt=prompt)
+        self._name_drafters(pair)
+        self.grid.begin(
+            running(settings.strategies, drafters_in(pair)), settings.max_new_tokens, turn=turn, prompt=prompt
+        )
         self._table_is_asked_for = self._table_is_instead = self.table_is_open = False
 
     def go_on(self, batch: Sequence[Event]) -> None:
@@ -158,7 +174,13 @@ class Stage:
         """All of a trace that was not shown before, as this turn of the conversation; 0: of none."""
         self._turn, self._prompt = turn, prompt
         self._hidden, self._elsewhere = set(), (None, "")
+        self._name_drafters(trace.header.pair())
         self.show_whole(trace)
+
+    def _name_drafters(self, pair: PairInfo | None) -> None:
+        self._drafters = {strategy: one_row(name) for strategy, name in labels(pair).items()}
+        for pane in self.grid.panes.values():
+            pane.name_drafter(self._drafters.get(pane.strategy, ""))
 
     def toggle_pane(self, name: str) -> str:
         """Show or hide what a strategy did in a run of the past; one pane stays. Says what has become of it."""
@@ -236,7 +258,7 @@ class Stage:
         self._show_table(with_table)
 
     def _fill_table(self) -> None:
-        self.table.show(self.rows, *self.grid.baseline, can_repeat=self._can_repeat)
+        self.table.show(self.rows, *self.grid.baseline, can_repeat=self._can_repeat, drafters=self._drafters)
 
     def _show_table(self, wanted: bool) -> None:
         self._fill_table()

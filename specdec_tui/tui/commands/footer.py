@@ -7,7 +7,7 @@ widgets anew at each change of the focus. Here it is one line of text, chosen in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich.cells import cell_len
@@ -17,7 +17,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from specdec_tui.settings import STRATEGIES
-from specdec_tui.tui.commands.table import COMMANDS, key_names
+from specdec_tui.tui.commands.table import COMMANDS, commands_with, key_names
 
 Place = Literal[
     "prompt",
@@ -173,6 +173,12 @@ FOOTERS: dict[Place, tuple[Entry, ...]] = {
 }
 
 
+def entries_of(place: Place, drafters: int) -> list[Entry]:
+    """The entries of a place, with the commands that there are with so many drafters."""
+    there = {command.name for command in commands_with(drafters)}
+    return [replace(entry, commands=tuple(filter(there.__contains__, entry.commands))) for entry in FOOTERS[place]]
+
+
 def fitting(entries: Sequence[Entry], width: int) -> tuple[list[Entry], int]:
     """As many entries as fit into `width` cells, and the cells between two of them."""
     kept = list(entries)
@@ -196,9 +202,10 @@ class Footer(Widget):
     ALLOW_SELECT = False
 
     place: reactive[Place] = reactive[Place]("prompt")
+    drafters: reactive[int] = reactive(0)
 
     def render(self) -> Content:
-        entries, gap = fitting(FOOTERS[self.place], self.content_size.width)
+        entries, gap = fitting(entries_of(self.place, self.drafters), self.content_size.width)
         parts: list[str | tuple[str, str]] = []
         for entry in entries:
             parts += [" " * gap] if parts else []
@@ -209,7 +216,7 @@ class Footer(Widget):
 
     def key_at(self, column: int) -> str:
         """The key that a click at this column means; empty between two entries."""
-        entries, gap = fitting(FOOTERS[self.place], self.content_size.width)
+        entries, gap = fitting(entries_of(self.place, self.drafters), self.content_size.width)
         end = 0
         for entry in entries:
             keys = entry.keys

@@ -101,7 +101,7 @@ def _without_asides(words: str) -> list[str]:
 
 def describe(pair: PairInfo) -> list[Content]:
     """`target + drafter · device · dtype · memory`, names as given, never as markup; then with fewer of the facts."""
-    models = [pair.target] if pair.drafter is None else [pair.target, pair.drafter]
+    models = pair.models
     names = Content(" + ").join([Content(one_row(model.name)) for model in models])
     facts = [
         _each(model.device for model in models),

@@ -27,8 +27,9 @@ from specdec_tui.settings import (
     parse_processor,
     parse_value,
 )
+from specdec_tui.several_drafters import shown
 from specdec_tui.tui.commands.paths import NO_SUCH, is_missing_path
-from specdec_tui.tui.commands.table import COMMANDS, Command, key_names
+from specdec_tui.tui.commands.table import COMMANDS, Command, commands_with, key_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ _SUGGESTIONS = {
     "ngram_order": "2 3 4 5",
     "ngram_storage": "basic;onelevel;basic 3;onelevel 3;onelevel 4",
     "top_k_filler": "0 3 5 10",
-    "strategies": ";".join(("target,speculative", "target,speculative,ngram,lookup", ",".join(STRATEGIES))),
+    "strategies": ";".join(("target,speculative", "target,speculative,ngram,lookup", ",".join(shown(1)))),
 }
 
 
@@ -132,12 +133,22 @@ _MOST_WORDS = 8  # that are looked for; more are an argument, or noise
 
 
 def rows_for(
-    query: str, settings: Settings, choice: ModelChoice, asks: Mapping[str, str] = MappingProxyType({})
+    query: str,
+    settings: Settings,
+    choice: ModelChoice,
+    asks: Mapping[str, str] = MappingProxyType({}),
+    drafters: int = 0,
 ) -> list[Row]:
     """The rows for what was typed, best first; nothing when no word fits.
 
-    `asks`: what the model's files ask of settings at `auto`, in words.
+    `asks`: what the model's files ask of settings at `auto`, in words. `drafters`: so many are loaded.
     """
+    there = {command.name for command in commands_with(drafters)}
+    hidden = {command.name for command in COMMANDS} - there
+    return [row for row in _rows_for(query, settings, choice, asks) if row.text not in hidden]
+
+
+def _rows_for(query: str, settings: Settings, choice: ModelChoice, asks: Mapping[str, str]) -> list[Row]:
     now = _texts_now(settings, choice, asks)
     words = query.split()
     if not words:
@@ -237,13 +248,17 @@ def _parsed(name: str, head: str, text: str, now: Now) -> Row:
         values = _values(name, text)
     except SettingError as error:
         return Row(f"{head} {text}", str(error), Refuse(str(error)))
-    if name in _MODELS and is_missing_path(text):
+    if name in _MODELS and any(map(is_missing_path, _named(values[name]))):
         why = f"{flag_of(name)}: {NO_SUCH}: give {FIELDS[name].metadata['kind'].allowed}"
         return Row(f"{head} {text}", why, Refuse(why))
     told = f"{FIELDS[name].metadata['help']} · now {now[name]}"
     if now["processor"] == "greedy" and "processor" not in values and (implied := implied_processor(values)):
         told = f"with processor {implied['processor']}, since greedy has no use for it · {told}"
     return Row(f"{head} {text}", told, Change(values))
+
+
+def _named(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
 
 
 def _values(name: str, text: str) -> dict[str, Any]:

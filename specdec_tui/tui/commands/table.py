@@ -14,6 +14,7 @@ from textual.binding import Binding
 from specdec_tui.doors.reading import refuse_other_kinds
 from specdec_tui.glossary import FATES, FIGURES
 from specdec_tui.settings import STRATEGIES, SettingError, parse_path, parse_speed, quoted, reason_of
+from specdec_tui.several_drafters import key_of, shown
 from specdec_tui.tui.commands.paths import status_in_time
 
 VIEWS = ("text", "rounds", "tree", "charts")
@@ -108,10 +109,10 @@ def _toggles() -> tuple[Command, ...]:
             f"toggle {name}",
             f"switch the strategy {name} on or off",
             f"toggle_strategy('{name}')",
-            str(number),
+            str(key_of(name)),
             also="baseline reference" if name == "target" else "",
         )
-        for number, name in enumerate(STRATEGIES, 1)
+        for name in STRATEGIES
     )
 
 
@@ -124,10 +125,10 @@ def _pane_goers() -> tuple[Command, ...]:
                 f"go to {name}",
                 f"go to the pane of {name}",
                 f"go_to_pane('{name}')",
-                f"alt+{number}",
+                f"alt+{key_of(name)}",
                 also="baseline reference" if name == "target" else "",
             )
-            for number, name in enumerate(STRATEGIES, 1)
+            for name in STRATEGIES
         ),
     )
 
@@ -283,6 +284,12 @@ COMMANDS: tuple[Command, ...] = (
         in_palette=False,
     ),
 )
+
+
+def commands_with(drafters: int) -> tuple[Command, ...]:
+    """Those that there are for a person with so many drafters."""
+    hidden = {f"{verb} {name}" for name in STRATEGIES if name not in shown(drafters) for verb in ("toggle", "go to")}
+    return tuple(command for command in COMMANDS if command.name not in hidden)
 
 
 _KEY_NAMES = {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from types import MappingProxyType
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from textual import events
 from textual.content import Content
 from textual.widgets import Static
@@ -24,6 +25,8 @@ Row = tuple[str, RunFigures, Lossless | None]
 _AIRY = 70
 _MOST_NOTE_ROWS = 3
 _NOTHING = ("–", "")
+_LONGEST_DRAFTER, _WIDEST_DRAFTER = 12, 40
+"""Cells of a drafter's name, with little room and with much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Entry:
     standing: Standing | None
     costs: Costs
     is_best: bool = False
+    drafter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +75,23 @@ class ComparisonTable(Static):
         return {column.title: (column.more or column.cell)(entry)[0].strip() for column in COLUMNS}
 
     def show(
-        self, rows: Sequence[Row], baseline: RunFigures | None = None, label: str = "", can_repeat: bool = True
+        self,
+        rows: Sequence[Row],
+        baseline: RunFigures | None = None,
+        label: str = "",
+        can_repeat: bool = True,
+        drafters: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Fill the table with (strategy, figures, verdict) rows, in their order.
 
         `baseline`: a run of the target at another time, and `label` which; without one it is the target's own row,
         and where that is not there either, `label` says how to come by one.
-        `can_repeat`: there are models to run it again with.
+        `can_repeat`: there are models to run it again with. `drafters`: names that stand beside strategies.
         """
         target = next((figures for name, figures, _ in rows if name == "target"), baseline)
         self._label = label if target is baseline else ""
         self._can_repeat = can_repeat
-        self._entries = ranked(rows, target)
+        self._entries = [replace(entry, drafter=drafters.get(entry.strategy, "")) for entry in ranked(rows, target)]
         self._fill()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -224,8 +233,16 @@ def _number(value: float | None, form: str, unit: str = "") -> Part:
     return _NOTHING if value is None else (format(value, form) + unit, "")
 
 
-def _name(entry: Entry) -> Part:
-    return (f"{'★' if entry.is_best else ' '} {visible(entry.strategy)}", GOOD if entry.is_best else "")
+def _name(entry: Entry, longest: int = _LONGEST_DRAFTER) -> Part:
+    drafter = visible(entry.drafter)
+    if cell_len(drafter) > longest:
+        drafter = set_cell_size(drafter, longest - 1) + "…"
+    told = f"{visible(entry.strategy)} · {drafter}" if drafter else visible(entry.strategy)
+    return (f"{'★' if entry.is_best else ' '} {told}", GOOD if entry.is_best else "")
+
+
+def _whole_name(entry: Entry) -> Part:
+    return _name(entry, _WIDEST_DRAFTER)
 
 
 def _rate(entry: Entry) -> Part:
@@ -290,7 +307,7 @@ def _shares(entry: Entry) -> Part:
 
 
 COLUMNS = (
-    Column("strategy", 0, _name, is_number=False),
+    Column("strategy", 0, _name, is_number=False, more=_whole_name),
     Column("tok/s", 1, _rate),
     Column("speedup", 2, _speedup),
     Column("predicted", 5, lambda entry: _cost(entry, entry.costs.predicted_speedup, "×")),

@@ -25,6 +25,7 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.decoding.standing import Verdict
 from specdec_tui.settings import STRATEGIES
+from specdec_tui.several_drafters import key_of, shown
 from specdec_tui.tui.figures.scale import Scale, common_scale
 from specdec_tui.tui.panes.arrangement import PaneLayout, one_at_a_time
 from specdec_tui.tui.panes.pane import PLAIN_STRATEGIES, StrategyPane
@@ -48,7 +49,8 @@ class PaneGrid(VerticalScroll, can_focus=False):
 
     def __init__(self, strategies: Iterable[str]) -> None:
         super().__init__(id="panes")
-        self.panes = {name: StrategyPane(number, name) for number, name in enumerate(STRATEGIES, 1)}
+        self.panes = {name: StrategyPane(key_of(name), name) for name in STRATEGIES}
+        self._there = shown(0)
         self._layout = PaneLayout()
         self.strip = PaneStrip()
         """Stands above the panes where only one of them has room."""
@@ -127,9 +129,13 @@ class PaneGrid(VerticalScroll, can_focus=False):
 
     def _welcome(self) -> None:
         """Bring what empty panes say in line with what is switched on."""
-        off = [(pane.number, pane.strategy) for pane in self.panes.values() if not pane.display]
+        off = [
+            (pane.number, pane.strategy)
+            for pane in self.panes.values()
+            if not pane.display and pane.strategy in self._there
+        ]
         for pane in self.shown:
-            text = welcome(pane.strategy, 0 if self._is_of_a_trace else pane.number)
+            text = welcome(pane.strategy, None if self._is_of_a_trace else pane.number)
             more = obstacle(self._obstacle) if self._obstacle else invitation(off, self._loading)
             pane.welcome(text + more if pane is self.front else text)
 
@@ -192,6 +198,11 @@ class PaneGrid(VerticalScroll, can_focus=False):
         if here is None:
             return shown[0 if by > 0 else -1]
         return shown[(shown.index(here) + by) % len(shown)]
+
+    def offer(self, strategies: Iterable[str]) -> None:
+        """What a person can switch on."""
+        self._there = tuple(strategies)
+        self._welcome()
 
     def show_only(self, strategies: Iterable[str]) -> None:
         """Show the panes of `strategies` and hide the others."""

@@ -32,6 +32,7 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.decoding.standing import Standing, standing
 from specdec_tui.doors.characters import visible
+from specdec_tui.tui.commands.header import one_row
 from specdec_tui.tui.commands.table import INSPECT, VIEWS, bindings
 from specdec_tui.tui.figures.charts_view import ChartsView
 from specdec_tui.tui.figures.scale import Scale
@@ -121,7 +122,7 @@ class StrategyPane(CursorPane, can_focus=True):
         self._welcome = Static(classes="welcome", markup=False)
         self._notes = NoteBox()
         self._status_line = Static(classes="status", markup=False)
-        self.border_title = Content.styled(f"{number} {visible(strategy)}", "bold")
+        self.name_drafter("")
 
     def compose(self) -> ComposeResult:
         self._show_view()
@@ -130,6 +131,11 @@ class StrategyPane(CursorPane, can_focus=True):
         yield from self._views.values()
         yield self._notes
         yield self._status_line
+
+    def name_drafter(self, name: str) -> None:
+        """Have its drafter's name in the title; empty where there is but one."""
+        title = Content.styled(f"{self.number} {visible(self.strategy)}", "bold")
+        self.border_title = Content.assemble(title, " · ", one_row(name)) if name else title
 
     def welcome(self, text: Content) -> None:
         """What stands in the pane as long as nothing has run in it."""

@@ -12,9 +12,9 @@ from specdec_tui.tui.commands.header import one_row
 EXAMPLES = ("Why is the sky blue?", "Write a Python function that reverses a list.", "List five famous scientists.")
 
 
-def welcome(strategy: str, number: int) -> Content:
-    """What a strategy does, and its key; 0: it has none here."""
-    key = f"{number} switches it on and off (outside the prompt)" if number else ""
+def welcome(strategy: str, number: int | None) -> Content:
+    """What a strategy does, and its key; None: it has none here."""
+    key = "" if number is None else f"{number} switches it on and off (outside the prompt)"
     return Content.assemble(STRATEGIES.get(strategy, ""), ("\n" + key, "$text-muted"))
 
 

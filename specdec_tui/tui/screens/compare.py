@@ -15,6 +15,7 @@ from textual.widgets import DataTable, Static
 
 from specdec_tui.setting_kinds import format_value
 from specdec_tui.settings import flag_of
+from specdec_tui.several_drafters import labelled, labels
 from specdec_tui.traces.format import TraceHeader
 from specdec_tui.traces.standings import words
 from specdec_tui.tui.commands.dialog import Dialog
@@ -99,7 +100,7 @@ def _legend(headers: Sequence[TraceHeader], whole: bool) -> list[Content]:
     lines = []
     for index, header in enumerate(headers):
         pair = header.pair()
-        names = "" if pair is None else " + ".join(m.name for m in (pair.target, pair.drafter) if m is not None)
+        names = "" if pair is None else pair.name
         values = [f"{flag_of(name)} {_value(header.settings[name])}" for name in differing if name in header.settings]
         prompt = one_row(header.prompt)
         prompt = str(Content(prompt).truncate(_LONGEST_PROMPT, ellipsis=True))
@@ -126,6 +127,7 @@ def _told(header: TraceHeader) -> tuple[str, ...]:
 
 def rows(headers: Sequence[TraceHeader]) -> list[list[Text]]:
     found = []
+    drafters = [labels(header.pair()) for header in headers]
     for name in dict.fromkeys(name for header in headers for name in header.strategies):
         for index, header in enumerate(headers):
             if (figures := header.strategies.get(name)) is None:
@@ -142,7 +144,9 @@ def rows(headers: Sequence[TraceHeader]) -> list[list[Text]]:
             ]
             verdict = figures.get("lossless") or {}
             lossless = Text(one_row(str(verdict.get("status", "not checked")).replace("_", " ")))
-            found.append([Text(one_row(name)), Text(letter(index), justify="right"), *cells, lossless])
+            found.append(
+                [Text(one_row(labelled(name, drafters[index]))), Text(letter(index), justify="right"), *cells, lossless]
+            )
     return found
 
 

@@ -16,7 +16,7 @@ from textual.widgets import Static
 from specdec_tui.glossary import FATES, FIGURES, IDEA
 from specdec_tui.settings import FIELDS, flag_of
 from specdec_tui.tui.commands.dialog import Dialog
-from specdec_tui.tui.commands.table import ANYWHERE, APP, COMMANDS, FIND, INSPECT, PROMPT, SIDE_BAR, key_names
+from specdec_tui.tui.commands.table import ANYWHERE, APP, FIND, INSPECT, PROMPT, SIDE_BAR, commands_with, key_names
 
 _SCOPES = {
     PROMPT: "In the prompt box",
@@ -37,14 +37,15 @@ _WIDEST = 96
 _ROWS_FOR_BLANKS = 28
 
 
-def help_text(width: int = 80, rows: int = 50) -> Content:
+def help_text(width: int = 80, rows: int = 50, drafters: int = 0) -> Content:
     """The whole help as lines of at most `width` cells; what does not fit goes on under its own column.
 
+    Of strategies with further drafters there are the keys only where so many `drafters` are loaded.
     Idea, letters and fates stand close together where `rows` are few: they are the first page of 80×24.
     """
     lines = [*_about(width, [Content("")] * (rows >= _ROWS_FOR_BLANKS)), Content(""), *_round(width), Content("")]
     for scope, title in _SCOPES.items():
-        keys = [(" ".join(key_names(c)), c.help) for c in COMMANDS if c.scope == scope and c.keys]
+        keys = [(" ".join(key_names(c)), c.help) for c in commands_with(drafters) if c.scope == scope and c.keys]
         lines += [_title(title), *_table(keys, width), Content("")]
     lines.append(_title("Settings: ctrl+p, then a name and a value"))
     settings = [
@@ -95,8 +96,12 @@ def _hanging(word: tuple[str, str], left: int, text: str, width: int) -> list[Co
 class HelpText(Static):
     """The help in the width there is."""
 
+    def __init__(self, drafters: int) -> None:
+        super().__init__(markup=False)
+        self._drafters = drafters
+
     def on_resize(self, event: events.Resize) -> None:
-        self.update(help_text(min(event.size.width, _WIDEST), self.app.size.height))
+        self.update(help_text(min(event.size.width, _WIDEST), self.app.size.height, self._drafters))
 
 
 class HelpScreen(Dialog[None]):
@@ -104,8 +109,12 @@ class HelpScreen(Dialog[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q,h,question_mark", "close", show=False)]
 
+    def __init__(self, drafters: int = 0) -> None:
+        super().__init__()
+        self._drafters = drafters
+
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help") as box:
             box.border_title = "Help"
             box.border_subtitle = "↓ keys and settings · escape closes"
-            yield HelpText(markup=False)  # has its lines as soon as its width is known
+            yield HelpText(self._drafters)  # has its lines as soon as its width is known

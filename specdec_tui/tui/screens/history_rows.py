@@ -14,6 +14,7 @@ from specdec_tui.decoding.figures import DRAFT_NOTHING
 from specdec_tui.decoding.records import EndReason
 from specdec_tui.decoding.reliability import DOUBTS
 from specdec_tui.decoding.standing import Verdict
+from specdec_tui.several_drafters import labelled, labels
 from specdec_tui.traces.format import TraceHeader
 from specdec_tui.traces.standings import best_of, standings, words
 from specdec_tui.traces.store import Entry
@@ -118,12 +119,13 @@ def _clock_mark(header: TraceHeader) -> str:
 def figures_line(header: TraceHeader) -> Content:
     """Every strategy of a run with its speedup, and whatever keeps that from being what it seems."""
     told, found = words(header), standings(header)
+    drafters = labels(header.pair())
     parts: list[Part] = []
     for name, figures in header.strategies.items():
         one, (end, style) = found.get(name), _end(figures)
         if one is None and not end and name == "target":
             continue
-        parts += [(" · " * bool(parts), QUIET), (one_row(name), "")]
+        parts += [(" · " * bool(parts), QUIET), (one_row(labelled(name, drafters)), "")]
         if one is not None:
             parts.append((f" {speed(header, name, EARLIER)}", GOOD if one.verdict is Verdict.FASTER else ""))
             doubt = DOUBTS.get(told.get(name, ""), "")
@@ -142,8 +144,7 @@ def figures_line(header: TraceHeader) -> Content:
 def pair(header: TraceHeader) -> str:
     """The names of the models."""
     found = header.pair()
-    names = [] if found is None else [model.name for model in (found.target, found.drafter) if model is not None]
-    return one_row(" + ".join(names))[:40] or "–"
+    return "–" if found is None else one_row(found.name)[:40]
 
 
 def temperature(header: TraceHeader) -> str:
@@ -281,6 +282,7 @@ def _everything(entry: Entry) -> str:
     cells = [f"{column.title} {column.cell(header)} ·" for column in COLUMNS]
     settings = [f"{name.replace('_', '-')} {value} ·" for name, value in header.settings.items()]
     told = words(header)
-    cells += [f"{name} {told.get(name, '')} {speed(header, name)} ·" for name in header.strategies]
+    drafters = labels(header.pair())
+    cells += [f"{labelled(name, drafters)} {told.get(name, '')} {speed(header, name)} ·" for name in header.strategies]
     cells.append(one_row(header.prompt[: 10 * _LONGEST_PROMPT]))
     return " ".join([*cells, f"gamma {_setting('gamma')(header)} ·", *settings]).lower()

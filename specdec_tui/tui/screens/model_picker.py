@@ -12,16 +12,19 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
+from textual.events import DescendantFocus
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Button, Input, Label, OptionList, Select
 from textual.widgets.option_list import Option
 
-from specdec_tui.setting_kinds import Kind
-from specdec_tui.settings import FIELDS, PRESET_NAMES, ModelChoice, SettingError, flag_of, parse_value
+from specdec_tui.setting_kinds import Kind, Names, format_value
+from specdec_tui.settings import FIELDS, MOST_DRAFTERS, PRESET_NAMES, ModelChoice, SettingError, flag_of, parse_value
 from specdec_tui.tui.commands.dialog import Dialog
 from specdec_tui.tui.commands.header import one_row, size
 
+_HINTS = {"target": "hub id, folder or GGUF file", "drafter": "the same, or 'none'"}
+_ANOTHER = "another, to compare"
 _AS_THE_PRESET = "as the preset says"
 
 
@@ -89,17 +92,42 @@ class ModelPicker(Dialog[ModelChoice]):
             box.border_title = "Models"
             box.border_subtitle = "enter picks · ctrl+l loads · escape closes"
             yield OptionList(id="picker-list", markup=False)
-            for name in ("target", "drafter", "device"):
-                yield Horizontal(Label(name), self._input(name), classes="setting")
+            yield self._row("target", "target", self._choice.target)
+            for number, name in enumerate(self._choice.drafter or ("",)):
+                yield self._drafter_row(number, name)
+            yield self._row("device", "device", self._choice.device)
             for name in ("dtype", "quantize", "target_quantize", "drafter_quantize"):
                 yield Horizontal(Label(flag_of(name)), self._select(name), classes="setting")
             with Horizontal(id="picker-buttons"):
                 yield Button("Load", id="load", variant="primary", compact=True)
                 yield Button("Cancel", id="cancel", compact=True)
 
-    def _input(self, name: str) -> Input:
-        hint = {"target": "hub id, folder or GGUF file", "drafter": "the same, or 'none'", "device": ""}[name]
-        return Input(getattr(self._choice, name), placeholder=hint, id=name, compact=True)
+    def _row(self, id: str, label: str, value: str) -> Horizontal:
+        hint = _HINTS.get(label, _ANOTHER if label.startswith("drafter") else "")
+        box = Input(value, placeholder=hint, id=id, compact=True)
+        return Horizontal(Label(label), box, classes="setting")
+
+    def _drafter_row(self, number: int, name: str = "") -> Horizontal:
+        label = f"drafter {number + 1}" if number else "drafter"
+        return self._row(label.replace(" ", "-"), label, name)
+
+    @property
+    def _drafter_boxes(self) -> list[Input]:
+        return [box for box in self.query(Input) if (box.id or "").startswith("drafter")]
+
+    @on(Input.Changed)
+    def _make_room(self) -> None:
+        """Behind the last drafter there is room for another."""
+        boxes = self._drafter_boxes
+        if boxes and boxes[-1].value.strip().lower() not in ("", "none") and len(boxes) < MOST_DRAFTERS:
+            last = boxes[-1].parent
+            assert isinstance(last, Widget)
+            self.query_one("#picker").mount(self._drafter_row(len(boxes)), after=last)
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """A model that is picked goes into the box that a person was in last."""
+        if isinstance(event.widget, Input) and event.widget.id != "device":
+            self._fill_next = event.widget.id or ""
 
     def _select(self, name: str) -> Widget:
         kind: Kind = FIELDS[name].metadata["kind"]
@@ -143,7 +171,7 @@ class ModelPicker(Dialog[ModelChoice]):
     def _is_loaded(self, kind: str, listed: Listed) -> bool:
         if self._loaded is None:
             return False
-        named = {self._loaded.target, self._loaded.drafter} - {""}
+        named = {self._loaded.target, *self._loaded.drafter} - {""}
         return listed.name in named if kind == "model" else not named and listed.name == self._loaded.preset
 
     def _option(self, kind: str, number: int, listed: Listed) -> Option:
@@ -162,8 +190,8 @@ class ModelPicker(Dialog[ModelChoice]):
             self.app.notify(one_row(f"{name}: {listed.detail}"), severity="warning", markup=False)
         elif kind == "preset":
             self._preset = name
-            for box in ("target", "drafter"):
-                self.query_one(f"#{box}", Input).value = ""
+            for box in (self.query_one("#target", Input), *self._drafter_boxes):
+                box.value = ""
             for select in ("quantize", "target_quantize", "drafter_quantize"):
                 self.query_one(f"#{select}", Select).value = ""
             self._fill_list()
@@ -189,8 +217,10 @@ class ModelPicker(Dialog[ModelChoice]):
 
     def _values(self) -> dict[str, Any]:
         texts = {"preset": self._preset}
+        named = [name for box in self._drafter_boxes if (name := box.value.strip())]
+        texts["drafter"] = format_value(Names(named))
         for field in fields(ModelChoice):
-            if field.name != "preset":
+            if field.name not in texts:
                 texts[field.name] = str(self.query_one(f"#{field.name}", Widget).value)  # type: ignore[attr-defined]
         return {name: parse_value(name, text) for name, text in texts.items()}
 

@@ -18,6 +18,7 @@ from textual.widgets import Checkbox, Input, Label, Select, Static
 from specdec_tui.glossary import STRATEGIES as STRATEGY_SENTENCES
 from specdec_tui.setting_kinds import SWITCH, Kind, format_value
 from specdec_tui.settings import CONTROLS, FIELDS, STRATEGIES, SettingError, Settings, flag_of, parse_value
+from specdec_tui.several_drafters import asked_for, running, shown
 from specdec_tui.tui.commands.table import SIDE_BAR, bindings
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -67,9 +68,9 @@ class SideBar(VerticalScroll, can_focus=False):
             super().__init__()
             self.reason = reason
 
-    def __init__(self, settings: Settings, asks: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, asks: Mapping[str, str], drafters: int = 0) -> None:
         super().__init__(id="side-bar")
-        self._settings, self._asks = settings, asks
+        self._settings, self._asks, self._drafters = settings, asks, drafters
 
     def compose(self) -> ComposeResult:
         for group, names in GROUPS.items():
@@ -84,7 +85,9 @@ class SideBar(VerticalScroll, can_focus=False):
         value = getattr(self._settings, name)
         if name == "strategies":
             for strategy in STRATEGIES:
-                yield Tick(strategy, strategy in value, f"strategy-{strategy}")
+                tick = Tick(strategy, strategy in running(value, self._drafters), f"strategy-{strategy}")
+                tick.display = strategy in shown(self._drafters)
+                yield tick
         elif kind is SWITCH:
             box = Tick(flag_of(name), value, name)
             box.tooltip = told(name)
@@ -104,12 +107,14 @@ class SideBar(VerticalScroll, can_focus=False):
     def on_mount(self) -> None:
         self.query(Checkbox).first().focus()
 
-    def show(self, settings: Settings) -> None:
-        """Show other values, without announcing them as the user's changes."""
-        self._settings = settings
+    def show(self, settings: Settings, drafters: int | None = None) -> None:
+        """Show other values, or those of other models, without announcing them as the user's changes."""
+        self._settings, self._drafters = settings, self._drafters if drafters is None else drafters
+        on_now, there = running(settings.strategies, self._drafters), shown(self._drafters)
         with self.prevent(Checkbox.Changed, Select.Changed, Input.Changed):
             for strategy in STRATEGIES:
-                self.query_one(f"#strategy-{strategy}", Checkbox).value = strategy in settings.strategies
+                tick = self.query_one(f"#strategy-{strategy}", Checkbox)
+                tick.value, tick.display = strategy in on_now, strategy in there
             for field in fields(Settings):
                 if field.name == "strategies":
                     continue
@@ -126,7 +131,7 @@ class SideBar(VerticalScroll, can_focus=False):
         name = event.checkbox.id or ""
         if name.startswith("strategy-"):
             on_now = [s for s in STRATEGIES if self.query_one(f"#strategy-{s}", Checkbox).value]
-            self._offer("strategies", ",".join(on_now))
+            self._offer("strategies", ",".join(asked_for(on_now, self._settings.strategies, self._drafters)))
         else:
             self._offer(name, format_value(event.value))
 
