@@ -664,3 +664,22 @@ def test_a_search_runs_beside_the_others_and_is_compared_with_nothing(
             assert max(places[name] for name in ("target", "beam")) - min(places["target"], places["beam"]) <= 2
     figures = figures_of(events)
     assert figures["beam"].new_tokens == 12 and figures["beam"].acceptance_rate is None
+
+
+def test_every_drafter_has_a_run_of_its_own_beside_one_target(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
+    class Two(TinyPair):
+        further = HashModel(3)
+
+        @property
+        def drafters(self) -> tuple[LoadedDrafter, ...]:
+            return (*super().drafters, LoadedDrafter(self.further))
+
+    pair = Two()
+    events = list(make_engine(pair).run("hello", FOUR, never))
+    ids, figures = ids_of(events), figures_of(events)
+    assert list(ids) == ["target", "speculative", "ngram", "lookup", "speculative-2"]
+    assert len(ids["target"]) == 20 and all(own == ids["target"] for own in ids.values())
+    assert set(checks_of(events).values()) == {LosslessStatus.IDENTICAL}
+    assert pair.further.passes and figures["speculative-2"].drafted > 0
+    alone = list(make_engine(Two()).run("hello", replace(FOUR, strategies=("target", "speculative-2")), never))
+    assert ids_of(alone) == {name: ids[name] for name in ("target", "speculative-2")}

@@ -356,3 +356,50 @@ def test_memory_is_that_of_the_weights_as_they_are_held(save_model: Any) -> None
     full, half = load(save_model("full")), load(save_model("half"), dtype="bfloat16")
     assert half.info.target.memory_bytes < 0.6 * full.info.target.memory_bytes
     assert full.info.target.dtype == "float32" and half.info.target.dtype == "bfloat16"
+
+
+def test_several_drafters_are_loaded_beside_one_target_each_with_its_own_ids(
+    save_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    load_weights = loading.load_weights
+
+    def counted(model: Any, *arguments: Any) -> Any:
+        read.append(model.spec.name)
+        return load_weights(model, *arguments)
+
+    monkeypatch.setattr(loading, "load_weights", counted)
+    target, small = str(save_model("target")), str(save_model("small", num_hidden_layers=1))
+    padded = str(save_model("padded", vocab_size=384, max_position_embeddings=64, num_hidden_layers=1))
+    engine = LocalEngine()
+    info = engine.load(ModelChoice(target=target, drafter=(small, padded, target), device="cpu"), lambda progress: None)
+    assert read == [target, small, padded, target]  # once as the target, once as a drafter of itself
+    assert [drafter.name for drafter in info.drafters] == read[1:] and info.drafter == info.drafters[0]
+    assert any(note.startswith(f"{padded}: Vocabularies padded") for note in info.notes)
+    settings = Settings(strategies=("target", "speculative"), max_new_tokens=12, ignore_eos=True)
+    events = list(engine.run("hello", settings, lambda: False))
+    verdicts = {event.strategy: event.lossless.status for event in events if isinstance(event, Checked)}
+    assert verdicts == dict.fromkeys(
+        ("target", "speculative", "speculative-2", "speculative-3"), LosslessStatus.IDENTICAL
+    )
+
+
+def test_one_drafter_that_cannot_be_loaded_refuses_the_load_by_its_name(save_model: Any, no_weights: None) -> None:
+    target, small = str(save_model("target")), str(save_model("small"))
+    with pytest.raises(LoadError, match="/no/such: there is no such folder"):
+        load_pair(ModelChoice(target=target, drafter=(small, "/no/such"), device="cpu"), lambda progress: None)
+
+
+def test_memory_is_asked_for_all_of_them_at_once(
+    save_model: Any, no_weights: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [str(save_model(name)) for name in ("target", "one", "two")]
+    config = transformers.AutoConfig.from_pretrained(names[0])
+    each = memory.estimate("m", config, torch.float32, "none").total_bytes
+    choice = ModelChoice(target=names[0], drafter=tuple(names[1:]), device="cpu", dtype="float32")
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 3 * each - 1)
+    with pytest.raises(LoadError, match=f"Not enough memory: {names[0]} .* {names[1]} .* {names[2]} .* needed"):
+        load_pair(choice, lambda progress: None)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 3 * each)
+    with pytest.raises(LoadError, match="weights were loaded"):
+        load_pair(choice, lambda progress: None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tiny_models import FunctionModel, emitted, run, scripted_model, table_model
@@ -15,8 +17,8 @@ from specdec_tui.decoding.ngram import NgramDrafter
 from specdec_tui.decoding.rules import RULES, rule_for
 from specdec_tui.decoding.sampling import Dice, Sampler
 from specdec_tui.decoding.strategies import STRATEGIES, Parts, build_drafter, new_store
+from specdec_tui.settings import SPECULATIVE, Settings
 from specdec_tui.settings import STRATEGIES as SETTING_NAMES
-from specdec_tui.settings import Settings
 
 
 def setup(sampler: Sampler, width: int, end_ids: frozenset[int] = frozenset()) -> DraftSetup:
@@ -86,7 +88,12 @@ def test_a_drafter_starts_each_run_afresh() -> None:
 
 def test_the_registry_has_a_row_for_every_strategy_of_the_settings() -> None:
     assert tuple(STRATEGIES) == SETTING_NAMES
-    assert [name for name, row in STRATEGIES.items() if row.needs_drafter] == ["drafter", *SPECULATIVE]
+    assert [name for name, row in STRATEGIES.items() if row.needs_drafter] == [
+        "drafter",
+        "speculative",
+        "drafter-beam",
+        *SPECULATIVE[1:],
+    ]
     assert [STRATEGIES[name].place for name in SPECULATIVE] == [0, 1, 2, 3]
     assert [name for name, row in STRATEGIES.items() if row.runs_on == "drafter"] == ["drafter"]
     assert all(row.name == name and name in glossary.STRATEGIES for name, row in STRATEGIES.items())
@@ -98,10 +105,12 @@ def parts(model: FunctionModel | None, **changes: str) -> Parts:
 
 
 def test_every_strategy_builds_its_drafter() -> None:
-    model = scripted_model([1])
-    built = {name: build_drafter(name, parts(model)) for name in STRATEGIES}
+    model, others = scripted_model([1]), [LoadedDrafter(scripted_model([place])) for place in (2, 3, 4)]
+    drafters = (*parts(model).drafters, *others)
+    built = {name: build_drafter(name, replace(parts(model), drafters=drafters)) for name in STRATEGIES}
     assert built["target"] is None and built["drafter"] is None
-    assert isinstance(built["speculative"], ModelDrafter)
+    with_models = [drafter for name in SPECULATIVE if isinstance(drafter := built[name], ModelDrafter)]
+    assert [drafter.model for drafter in with_models] == [drafter.model for drafter in drafters]
     assert isinstance(built["ngram"], NgramDrafter)
     assert isinstance(built["lookup"], LookupDrafter)
 
@@ -112,6 +121,8 @@ def test_strategies_without_a_model_of_their_own_need_none() -> None:
     for name in ("drafter", "speculative"):
         with pytest.raises(ValueError, match="needs a drafter model"):
             build_drafter(name, parts(None))
+    with pytest.raises(ValueError, match="strategy 'speculative-3' needs 3 drafters, and 1 is loaded"):
+        build_drafter("speculative-3", parts(scripted_model([1])))
 
 
 def test_an_unknown_strategy_is_refused_with_the_known_ones() -> None:

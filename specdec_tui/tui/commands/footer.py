@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from specdec_tui.settings import STRATEGIES
+from specdec_tui.settings import SPECULATIVE, STRATEGIES
 from specdec_tui.tui.commands.table import COMMANDS, commands_with, key_names
 
 Place = Literal[
@@ -93,7 +93,7 @@ FOOTERS: dict[Place, tuple[Entry, ...]] = {
     "panes": (
         _PROMPT,
         _PANE,
-        _entry("On/off", *(f"toggle {name}" for name in STRATEGIES[:5])),  # the help has them all
+        _entry("On/off", *(f"toggle {name}" for name in (*STRATEGIES[:5], *SPECULATIVE[1:]))),  # the help has them all
         _MODELS,
         _SETTINGS,
         _QUIT,

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from specdec_tui.backends.pair import LoadError
 from specdec_tui.decoding.records import Finished
-from specdec_tui.settings import STRATEGIES, ModelChoice
+from specdec_tui.settings import ModelChoice
 from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.app.engine_thread import Report
 from specdec_tui.tui.commands.palette import Palette
@@ -258,7 +258,7 @@ async def test_number_keys_toggle_strategies_and_their_panes_keep_their_output()
     async with app.run_test(size=SIZE) as pilot:
         await finished(pilot)
         await pilot.press("escape", "2")
-        assert app.settings.strategies == STRATEGIES
+        assert app.settings.strategies == ("target", "drafter", "speculative", "ngram", "lookup")
         await pilot.press("4", "5")
         assert [pane.strategy for pane in app.grid.shown] == ["target", "drafter", "speculative"]
         assert "ngram off; 4 brings it back" in toasts(app)

@@ -21,6 +21,8 @@ class Screen:
         self.loaded: list[ModelChoice] = []
         self.picked: list[ModelChoice] = []
 
+    drafters = 1
+
     def say(self, text: str, severity: str = "information", timeout: float = 5) -> None:
         self.said.append(text)
 

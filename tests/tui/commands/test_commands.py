@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from specdec_tui.settings import STRATEGIES
+from specdec_tui.several_drafters import key_of
 from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.commands.table import (
     _KEY_NAMES,
@@ -49,13 +50,13 @@ def test_keys_are_named_as_they_stand_on_a_keyboard_also_in_a_chord() -> None:
 
 def test_the_keys_of_the_contract_are_bound() -> None:
     bound = {key for binding in bindings(APP, ANYWHERE, PROMPT) for key in binding.key.split(",")}
-    assert {str(number) for number in range(1, len(STRATEGIES) + 1)} <= bound
+    assert {str(key_of(name)) for name in STRATEGIES} <= bound
     assert {"v", "i", "t", "plus", "minus", "r", "m", "s", "z", "n", "slash", "escape", "enter"} <= bound
     assert {"f", "ctrl+f", "y", "ctrl+r"} <= bound
     assert {"ctrl+j", "ctrl+p", "ctrl+c", "ctrl+q", "f1"} <= bound
     assert {"R", "e", "H", "comma", "full_stop"} <= bound
     assert {"h", "question_mark", "tab", "shift+tab"} <= bound
-    assert {f"alt+{number}" for number in range(1, len(STRATEGIES) + 1)} <= bound
+    assert {f"alt+{key_of(name)}" for name in STRATEGIES} <= bound
 
 
 def test_every_binding_has_an_id_for_a_users_keymap() -> None:
@@ -63,5 +64,5 @@ def test_every_binding_has_an_id_for_a_users_keymap() -> None:
 
 
 def test_the_help_names_every_command_that_has_a_key() -> None:
-    text = help_text().plain
+    text = help_text(drafters=4).plain
     assert all(command.help in text for command in COMMANDS if command.keys)

@@ -11,7 +11,7 @@ from textual.screen import Screen
 from specdec_tui.settings import Settings
 from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.app.recordings import Replay
-from specdec_tui.tui.commands.footer import FOOTERS, MOST_ENTRIES, Place, fitting
+from specdec_tui.tui.commands.footer import FOOTERS, MOST_ENTRIES, Place, entries_of, fitting
 from specdec_tui.tui.commands.palette import Palette
 from specdec_tui.tui.screens.earlier_prompts import EarlierPrompts
 from specdec_tui.tui.screens.export import ExportScreen
@@ -26,9 +26,9 @@ def shown(app: SpecdecApp) -> str:
 
 @pytest.mark.parametrize("place", FOOTERS)
 def test_at_80_columns_every_entry_is_whole_and_there_are_nine_at_most(place: Place) -> None:
-    entries = FOOTERS[place]
+    entries = entries_of(place, 1)
     assert len(entries) <= MOST_ENTRIES
-    assert fitting(entries, 80)[0] == list(entries)
+    assert fitting(entries, 80)[0] == entries
 
 
 @pytest.mark.parametrize("place", ["panes", "at work", "after a run", "trace", "race"])

@@ -14,7 +14,9 @@ from specdec_tui.tui.commands.header import Header, one_row
 
 STAGE = "Trying SmolLM2-135M-Instruct (demo) (compiles for this processor the first time)"
 TARGET = ModelInfo("SmolLM2-135M-Instruct", "cpu", "float32", "none", 135_000_000, 538_000_000, 8192)
-PAIR = PairInfo(TARGET, (ModelInfo("lightonai/drafter", "cpu", "float32", "none", 9_000_000, 36_000_000, 8192),), True, ())
+PAIR = PairInfo(
+    TARGET, (ModelInfo("lightonai/drafter", "cpu", "float32", "none", 9_000_000, 36_000_000, 8192),), True, ()
+)
 
 
 class Shown(App[None]):

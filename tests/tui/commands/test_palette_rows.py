@@ -43,7 +43,7 @@ def rows(query: str) -> list[Row]:
         ("quantize int8", {"quantize": "int8"}),
         ("preset gpt2", {"preset": "gpt2"}),
         ("target some/model", {"target": "some/model"}),
-        ("drafter none", {"drafter": "none"}),
+        ("drafter none", {"drafter": ("none",)}),
         ("theme specdec-light", {"theme": "specdec-light"}),
     ],
 )

@@ -29,7 +29,8 @@ def test_a_path_at_which_nothing_is_is_told_while_it_is_typed(name: str, tmp_pat
     for wrong in ("/nowhere", f"{tmp_path}/her", "./nowhere", "~/nowhere/at/all", "~nobody/x", "nowhere.gguf", "a/b/c"):
         row = first(f"{name} {wrong}")
         assert isinstance(row.does, Refuse) and "no such file or folder: give a hub id, a folder" in row.help, wrong
-    assert first(f"{name} {tmp_path}/here").does == Change({name: f"{tmp_path}/here"})
+    value = f"{tmp_path}/here" if name == "target" else (f"{tmp_path}/here",)
+    assert first(f"{name} {tmp_path}/here").does == Change({name: value})
 
 
 @pytest.mark.parametrize(
