@@ -339,6 +339,14 @@ class LeanContext:
     def rewind(self, length: int) -> None:
         self._length = min(self._length, length)
 
+    def take(self, other: ModelContext, begin: int) -> None:
+        """See `model.Copying`."""
+        assert isinstance(other, LeanContext)
+        self._make_room(end := other.length)
+        self._keys[:, :, begin:end] = other._keys[:, :, begin:end]
+        self._values[:, :, :, begin:end] = other._values[:, :, :, begin:end]
+        self._length = end
+
     @torch.no_grad()
     def extend(self, ids: Sequence[int], keep: int) -> Tensor:
         begin, end = self._length, self._length + len(ids)

@@ -184,6 +184,15 @@ class Branching(Protocol):
 
 
 @runtime_checkable
+class Copying(Protocol):
+    """A context that can take over what another one of the same model has read."""
+
+    def take(self, other: ModelContext, begin: int) -> None:
+        """Hold all that `other` holds; the first `begin` tokens of both are the same."""
+        ...
+
+
+@runtime_checkable
 class Referenced(Protocol):
     """A model that can say without its contexts what follows: the yardstick they are checked against."""
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from specdec_tui.backends.model import Branches, Branching, CausalModel, ModelContext
+from specdec_tui.backends.model import Branches, Branching, CausalModel, Copying, ModelContext
 from specdec_tui.decoding.prompt import read_prompt
 
 
@@ -26,13 +26,17 @@ def branches_of(
         return found
     contexts = [context]
     for _ in range(1, width):
-        contexts.append(model.open(use_cache=use_cache, capacity=capacity))
-        read_prompt(model, contexts[-1], prompt, use_cache, cancelled)
+        another = model.open(use_cache=use_cache, capacity=capacity)
+        if isinstance(another, Copying):
+            another.take(context, 0)
+        else:
+            read_prompt(model, another, prompt, use_cache, cancelled)
+        contexts.append(another)
     return SeparateBranches(contexts, prompt)
 
 
 class SeparateBranches:
-    """A context for each text. One that goes on where another was is read again from where the two part."""
+    """A context for each text. One that goes on where another was is copied or read again from where the two part."""
 
     def __init__(self, contexts: Sequence[ModelContext], prompt: Sequence[int]) -> None:
         self._contexts = list(contexts)
@@ -47,12 +51,20 @@ class SeparateBranches:
             if (place := self._places[parent]) in free:
                 places[index] = place
                 free.remove(place)
-        for index, text in enumerate(texts):
+        for index, (parent, text) in enumerate(zip(parents, texts, strict=True)):
             if index not in places:
-                places[index] = max(sorted(free), key=partial(self._known, text))
-                free.remove(places[index])
+                places[index] = place = max(sorted(free), key=partial(self._known, text))
+                free.remove(place)
+                self._copy(self._places[parent], place)
         self._places = [places[index] for index in range(len(texts))]
         return torch.cat([self._read(place, text) for place, text in zip(self._places, texts, strict=True)])
+
+    def _copy(self, source: int, place: int) -> None:
+        """Have a context hold what another one holds, where contexts can copy."""
+        context, held = self._contexts[place], self._held[source]
+        if isinstance(context, Copying):
+            context.take(self._contexts[source], self._known(held, place))
+            self._held[place] = held
 
     def _known(self, text: Sequence[int], place: int) -> int:
         """How much of a text a context has read."""
