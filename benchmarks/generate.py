@@ -1,8 +1,8 @@
-"""Plain autoregressive decoding here against `generate` of transformers: same model, dtype, ids and length.
+"""Plain decoding, or a beam search, here against `generate` of transformers: same model, dtype, ids and length.
 
-    python benchmarks/generate.py [--repeat 5] [--max-new-tokens 128]
+    python benchmarks/generate.py [--repeat 5] [--max-new-tokens 128] [--beams 4]
 
-Both sides take the same prompt through prefill and greedy decoding with a key/value cache, and must
+Both sides take the same prompt through prefill and decoding with a key/value cache, and must
 produce the same ids. They take turns; the ratio is taken pair by pair. Time is the whole call.
 """
 
@@ -19,6 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--max-new-tokens", type=int, default=128)
+    parser.add_argument("--beams", type=int, default=1, help="texts of a beam search; 1: greedy decoding")
     options = parser.parse_args()
     prepare_threads()
     import torch
@@ -26,6 +27,7 @@ def main() -> int:
 
     from specdec_tui.backends.demo import target_folder
     from specdec_tui.backends.loading import load_pair
+    from specdec_tui.decoding.beam import Beams
     from specdec_tui.decoding.loop import decode
     from specdec_tui.decoding.records import PrefillDone, RoundVerified
     from specdec_tui.decoding.sampling import Sampler
@@ -33,12 +35,13 @@ def main() -> int:
 
     pair = load_pair(ModelChoice(device="cpu"), lambda progress: None)
     theirs = AutoModelForCausalLM.from_pretrained(target_folder(lambda step: None), dtype=torch.float32).eval()
-    prompt, _ = pair.tokenizer.encode("Tell me a bedtime story about a fox who is afraid of the dark.")
-    length = options.max_new_tokens
+    prompt = pair.tokenizer.encode("Tell me a bedtime story about a fox who is afraid of the dark.").ids
+    length, beams = options.max_new_tokens, Beams(max(2, options.beams))
 
     def ours() -> list[int]:
         ids: list[int] = []
-        for record in decode(pair.target, prompt, strategy="target", sampler=Sampler("greedy"), max_new_tokens=length):
+        how = {"strategy": "target", "beams": None} if options.beams < 2 else {"strategy": "beam", "beams": beams}
+        for record in decode(pair.target, prompt, sampler=Sampler("greedy"), max_new_tokens=length, **how):
             if isinstance(record, PrefillDone) and record.token is not None:
                 ids.append(record.token.id)
             elif isinstance(record, RoundVerified):
@@ -52,6 +55,7 @@ def main() -> int:
             attention_mask=torch.ones_like(inputs),
             max_new_tokens=length,
             do_sample=False,
+            num_beams=options.beams,
             eos_token_id=None,
             pad_token_id=0,
         )
@@ -70,8 +74,9 @@ def main() -> int:
         (our_time, our_ids), (their_time, their_ids) = timed(ours), timed(generate)
         assert our_ids == their_ids and len(our_ids) == length, "the two sides did different work"
         times.append((our_time, their_time))
-    dtype = pair.info.target.dtype
-    print(f"{pair.info.target.name}, {pair.info.target.device}, {dtype}, {len(prompt)} + {length} tokens, same ids")
+    found = pair.info.target
+    work = f"{len(prompt)} + {length} tokens, {options.beams} beams, same ids"
+    print(f"{found.name}, {found.device}, {found.dtype}, {work}")
     print(f"ours      {length / median(a for a, _ in times):6.1f} tok/s")
     print(f"generate  {length / median(b for _, b in times):6.1f} tok/s")
     ratios = [b / a for a, b in times]
