@@ -41,6 +41,14 @@ CHECKS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "decoding/test_greedy_equality.py": ("test_mutant_missing_bonus_is_caught",),
     },
+    "beams: their ids are those of generate": {
+        "backends/test_beam_generate.py": (
+            "test_beams_that_are_not_moved_with_their_texts_are_found",
+            "test_a_length_penalty_that_is_off_by_one_is_found",
+            "test_a_text_that_is_taken_back_to_the_wrong_place_is_found",
+            "test_keys_that_are_copied_short_of_where_texts_part_are_found",
+        ),
+    },
     "compatibility: an id means one thing, to models and tokenizers": {
         "backends/test_compatibility.py": (
             "test_a_pair_that_does_not_belong_together_ends_a_benchmark_in_one_line",

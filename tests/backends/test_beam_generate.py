@@ -15,7 +15,7 @@ from specdec_tui.backends import lean_model
 from specdec_tui.backends.cache import RewindableCache
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.encoder_decoder import EncoderDecoderModel
-from specdec_tui.backends.lean_model import LeanModel
+from specdec_tui.backends.lean_model import LeanContext, LeanModel
 from specdec_tui.decoding import beam
 from specdec_tui.decoding.beam import Beams
 from specdec_tui.decoding.branches import SeparateBranches
@@ -186,3 +186,13 @@ def test_a_text_that_is_taken_back_to_the_wrong_place_is_found(monkeypatch: pyte
     monkeypatch.setattr(SeparateBranches, "_known", lambda *given: max(len(PROMPT), known(*given) - 1) + 1)
     wrong = [ids_of(searched(target, Beams(4, 1.0, how), ends)) for how in STOPPING for ends in ENDS]
     assert wrong != [generated(model, Beams(4, 1.0, how), ends) for how in STOPPING for ends in ENDS]
+
+
+def test_keys_that_are_copied_short_of_where_texts_part_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model("llama")
+    ways = [(Beams(4, 1.0, stopping), ends) for stopping in STOPPING for ends in ENDS]
+    wanted = [generated(model, *way) for way in ways]
+    take = LeanContext.take
+    monkeypatch.setattr(LeanContext, "take", lambda self, other, begin: take(self, other, begin + 1))
+    lean = LeanModel(model)
+    assert [ids_of(searched(lean, *way)) for way in ways] != wanted
