@@ -177,7 +177,7 @@ def test_a_length_penalty_that_is_off_by_one_is_found(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(beam.Search, "_end_some", wrong)
     with pytest.raises(AssertionError):
-        compare("llama", (4,), PENALTIES)
+        compare("gpt2", (4,), (1.0,))
 
 
 def test_a_text_that_is_taken_back_to_the_wrong_place_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
