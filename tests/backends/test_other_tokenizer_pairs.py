@@ -103,3 +103,26 @@ def test_the_choice_its_share_and_its_cost_are_in_the_json(
     assert "% of the target's probability lies on the" in told["speculative"]
     assert "s of the prefill)" in told["speculative"] and OWN_TOKENS in told["drafter"]
     assert "another tokenizer" not in told["target"]
+
+
+def test_beams_of_the_drafter_alone_are_in_its_own_tokenizer_too(folders: tuple[Path, Path]) -> None:
+    engine = LocalEngine()
+    engine.load(ModelChoice(target=str(folders[0]), drafter=str(folders[1]), device="cpu"), lambda p: None)
+    steps = run(engine, replace(SETTINGS, strategies=("target", "drafter-beam")))["drafter-beam"]
+    [start] = [s for s in steps if isinstance(getattr(s, "record", None), RunStarted)]
+    assert start.record.prompt_tokens == len(other_tokenizer("word-piece")("the cat sat on the mat")["input_ids"])
+    [end] = [s.record for s in steps if isinstance(getattr(s, "record", None), RunEnded)]
+    assert OWN_TOKENS in notices(steps) and end.reason is not EndReason.ERROR, end
+
+
+def test_each_of_several_drafters_has_its_own_tokenizer(folders: tuple[Path, Path], save_model: Any) -> None:
+    same = save_model("same", tokenizer=tiny_tokenizer())
+    engine = LocalEngine()
+    drafters = (str(folders[1]), str(same))
+    engine.load(ModelChoice(target=str(folders[0]), drafter=drafters, device="cpu"), lambda p: None)
+    found = run(engine, replace(SETTINGS, strategies=("target", "speculative", "speculative-2")))
+    told = {name: [text for text in notices(steps) if "another tokenizer" in text] for name, steps in found.items()}
+    assert len(told["speculative"]) == 1 and not told["speculative-2"] and not told["target"]
+    for name in ("speculative", "speculative-2"):
+        [checked] = [s for s in found[name] if isinstance(s, Checked)]
+        assert checked.lossless.status is LosslessStatus.IDENTICAL

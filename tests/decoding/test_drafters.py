@@ -95,7 +95,7 @@ def test_the_registry_has_a_row_for_every_strategy_of_the_settings() -> None:
         *SPECULATIVE[1:],
     ]
     assert [STRATEGIES[name].place for name in SPECULATIVE] == [0, 1, 2, 3]
-    assert [name for name, row in STRATEGIES.items() if row.runs_on == "drafter"] == ["drafter"]
+    assert [name for name, row in STRATEGIES.items() if row.runs_on == "drafter"] == ["drafter", "drafter-beam"]
     assert all(row.name == name and name in glossary.STRATEGIES for name, row in STRATEGIES.items())
 
 
