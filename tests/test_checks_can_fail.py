@@ -49,6 +49,13 @@ CHECKS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_keys_that_are_copied_short_of_where_texts_part_are_found",
         ),
     },
+    "another tokenizer: q is the row that a draft was drawn from, on the target's vocabulary": {
+        "decoding/test_distribution_other_tokenizers.py": (
+            "test_mutant_row_that_is_not_normalised_again_is_caught",
+            "test_mutant_q_of_the_row_that_is_not_mapped_is_caught",
+            "test_mutant_draft_of_a_text_that_is_said_to_be_drawn_is_caught",
+        ),
+    },
     "compatibility: an id means one thing, to models and tokenizers": {
         "backends/test_compatibility.py": (
             "test_a_pair_that_does_not_belong_together_ends_a_benchmark_in_one_line",

@@ -74,8 +74,8 @@ class RetokenizeDrafter:
                 return self._translation.written(text, written, ended=True) or []
             own, written = [*own, token], written + spelling.bytes_of[token]
             read = self._translation.written(text, written, ended=False)
-            if read is None and found:
-                break
+            if read is None and (found or b" " in written[1:]):
+                break  # the word that the text ends in goes on: what follows that word changes nothing of it
             found = read or []
             if len(found) >= most:
                 break

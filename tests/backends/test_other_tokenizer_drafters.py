@@ -18,12 +18,13 @@ from specdec_tui.backends.translation import Translation, translate
 from specdec_tui.decoding.choosing import ChoosingDrafter
 from specdec_tui.decoding.controls import Controls
 from specdec_tui.decoding.device_run import need_of
-from specdec_tui.decoding.drafters import Drafter, ModelDrafter
+from specdec_tui.decoding.drafters import Drafter, DraftSetup, ModelDrafter
 from specdec_tui.decoding.loop import decode
 from specdec_tui.decoding.ngram import NgramDrafter, NgramStore
 from specdec_tui.decoding.records import EndReason, Notice, PrefillDone, Record, RoundVerified, RunEnded, Status
 from specdec_tui.decoding.retokenize import RetokenizeDrafter
-from specdec_tui.decoding.sampling import Sampler
+from specdec_tui.decoding.rules import rule_for
+from specdec_tui.decoding.sampling import Dice, Sampler
 from specdec_tui.decoding.shared_vocabulary import SharedDrafter
 
 GREEDY = Sampler("greedy")
@@ -296,3 +297,16 @@ def test_auto_tells_a_full_context_too() -> None:
     assert (
         len(told) == 2 and told[1] == f"{told[0]}; the drafter's context of 24 tokens is full: no more drafts from it"
     )
+
+
+def test_a_drafter_whose_first_word_cannot_be_drafted_stops_writing_behind_it() -> None:
+    ours = spelling("byte-level")
+    other = TellsAStory("byte-fallback")
+    prompt = [*ours.ids(STORY[:14].encode()), ours.id_of[b" "], ours.id_of[b"t"], ours.id_of[b"h"]]
+    assert STORY.encode().startswith(ours.text(prompt) + b"e mat") and ours.ids(b" the") == (ours.id_of[b" the"],)
+    steps = []
+    row = other.row
+    other.row = lambda ids: steps.append(ids) or row(ids)  # type: ignore[method-assign]
+    drafts = RetokenizeDrafter(other, translation("byte-level", "byte-fallback"))
+    drafts.start(prompt, DraftSetup(GREEDY, rule_for("rejection", GREEDY), Dice(0, 9, other.device), frozenset(), 99))
+    assert not drafts.propose(prompt, 8, 0).ids and len(steps) < 8
