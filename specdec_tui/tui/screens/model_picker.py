@@ -109,7 +109,9 @@ class ModelPicker(Dialog[ModelChoice]):
 
     def _drafter_row(self, number: int, name: str = "") -> Horizontal:
         label = f"drafter {number + 1}" if number else "drafter"
-        return self._row(label.replace(" ", "-"), label, name)
+        row = self._row(label.replace(" ", "-"), label, name)
+        row.add_class("drafter-row")
+        return row
 
     @property
     def _drafter_boxes(self) -> list[Input]:
@@ -119,6 +121,8 @@ class ModelPicker(Dialog[ModelChoice]):
     def _make_room(self) -> None:
         """Behind the last drafter there is room for another."""
         boxes = self._drafter_boxes
+        if len(self.query(".drafter-row")) > len(boxes):  # one is on its way, its box not there yet
+            return
         if boxes and boxes[-1].value.strip().lower() not in ("", "none") and len(boxes) < MOST_DRAFTERS:
             last = boxes[-1].parent
             assert isinstance(last, Widget)

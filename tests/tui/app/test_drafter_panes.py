@@ -1,0 +1,66 @@
+"""Two drafters in the app: a pane, a row and a key for each, named after it, and none where there is but one."""
+
+from __future__ import annotations
+
+from scripted_engine import ScriptedEngine, info
+from shell import make_app, toasts, until
+from textual.content import Content
+from textual.widgets import Input
+
+from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.tui.app.app import SpecdecApp
+from specdec_tui.tui.commands.palette_rows import rows_for
+from specdec_tui.tui.screens.help import help_text
+from specdec_tui.tui.screens.model_picker import ModelPicker
+
+SIZE = (120, 40)
+TWO = info("org/target", "org/small", "/models/tiny-one")
+
+
+async def test_each_drafter_has_its_pane_its_row_and_its_key() -> None:
+    app = make_app(engine=ScriptedEngine(pair=TWO), strategies=("target", "speculative"))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.runs.pair is not None)
+        assert [pane.strategy for pane in app.grid.shown] == ["target", "speculative", "speculative-2"]
+        titles = [Content.from_markup(str(pane.border_title)).plain for pane in app.grid.shown]
+        assert titles == ["1 target", "3 speculative · small", "8 speculative-2 · tiny-one"]
+        assert app.settings.strategies == ("target", "speculative")
+        await pilot.press("escape", "8")
+        assert app.settings.strategies == ("target", "speculative-1")
+        assert [pane.strategy for pane in app.grid.shown] == ["target", "speculative"]
+        await pilot.press("8", "9")
+        assert app.settings.strategies == ("target", "speculative")
+        assert "speculative-3 takes 3 drafters: m loads them" in toasts(app)
+        app.front.load(ModelChoice(target="other", drafter=("a/one",)))
+        await until(pilot, lambda: app.runs.pair is not None and app.runs.pair.target.name == "other")
+        assert [pane.strategy for pane in app.grid.shown] == ["target", "speculative"]
+
+
+def test_what_cannot_run_stands_neither_in_the_palette_nor_in_the_help() -> None:
+    for drafters in (0, 1, 2, 4):
+        rows = {row.text for row in rows_for("toggle", Settings(), ModelChoice(), drafters=drafters)}
+        for place in (2, 3, 4):
+            assert (f"toggle speculative-{place}" in rows) == (place <= drafters)
+            assert (f"speculative-{place} on or off" in help_text(drafters=drafters).plain) == (place <= drafters)
+
+
+async def test_behind_the_last_drafter_of_the_picker_there_is_room_for_another() -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.runs.pair is not None)
+        chosen: list[ModelChoice] = []
+        app.front.ask(ModelPicker(ModelChoice(target="t", drafter=("a/one", "b/two"))), chosen.append)
+        await until(pilot, lambda: len(_boxes(app)) == 3, "an empty one behind the two")
+        assert [box.value for box in _boxes(app)] == ["a/one", "b/two", ""]
+        _boxes(app)[-1].value = "c/three"
+        await until(pilot, lambda: len(_boxes(app)) == 4)
+        _boxes(app)[-1].value = "d/four"
+        await pilot.pause()
+        assert len(_boxes(app)) == 4, "no more than four"
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: chosen)
+        assert chosen == [ModelChoice(target="t", drafter=("a/one", "b/two", "c/three", "d/four"))]
+
+
+def _boxes(app: SpecdecApp) -> list[Input]:
+    return [box for box in app.screen.query(Input) if str(box.id).startswith("drafter")]
