@@ -28,7 +28,7 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.decoding.run import Run
 
-NO_CHANCE = "a beam search draws nothing: it goes by the target's plain probabilities, whatever the processor"
+NO_CHANCE = "a beam search draws nothing: it goes by the plain probabilities, whatever the processor"
 STEP_BY_STEP = "step by step, not captured: a search goes on with several texts"
 
 
