@@ -310,7 +310,7 @@ def _encode_step(step: Step) -> dict[str, Any]:
             table["token"] = None if token is None else encode_token(token)
             table |= {"seconds": record.seconds, "capture_seconds": record.capture_seconds}
             table |= {name: True for name in ("captured", "recomputes") if getattr(record, name)}
-            table |= _encode_beams(record.beams)
+            table |= encode_beams(record.beams)
         case DraftsProposed():
             table |= {"round": record.round, "drafts": [encode_token(token) for token in record.drafts]}
             if record.kept:
@@ -322,7 +322,7 @@ def _encode_step(step: Step) -> dict[str, Any]:
             table["other_seconds"] = record.other_seconds
             if record.settled:
                 table["settled"] = [encode_token(token) for token in record.settled]
-            table |= _encode_beams(record.beams)
+            table |= encode_beams(record.beams)
         case Notice(message=message):
             table["message"] = message
         case RunEnded(reason=reason, message=message):
@@ -340,7 +340,8 @@ def _encode_step(step: Step) -> dict[str, Any]:
     return table
 
 
-def _encode_beams(beams: Sequence[Beam]) -> dict[str, Any]:
+def encode_beams(beams: Sequence[Beam]) -> dict[str, Any]:
+    """`beams` with the texts of a search; of a run that is none, nothing."""
     found = []
     for beam in beams:
         table: dict[str, Any] = {"ids": beam.ids, "score": beam.score}

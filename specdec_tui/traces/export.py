@@ -10,9 +10,19 @@ from dataclasses import fields
 from typing import Any
 
 from specdec_tui.decoding.costs import without_disturbed
-from specdec_tui.decoding.records import PrefillDone, RoundVerified, RunEnded, RunStarted, Step, Token, tokens_of
+from specdec_tui.decoding.records import (
+    PrefillDone,
+    RoundVerified,
+    RunEnded,
+    RunStarted,
+    Step,
+    Token,
+    beams_of,
+    tokens_of,
+)
 from specdec_tui.doors.characters import json_text, visible
 from specdec_tui.several_drafters import drafter_of
+from specdec_tui.traces.codec import encode_beams
 from specdec_tui.traces.compared import Compared, compared
 from specdec_tui.traces.format import MARK, VERSION, Trace, TraceHeader
 from specdec_tui.traces.summary import AGAINST, figures_of, summarise
@@ -141,9 +151,10 @@ def _passed(step: Step) -> dict[str, Any]:
     """The tokens of one target pass with their texts, and its clock readings in seconds."""
     record = step.record
     tokens = [{**encode_token(token), "text": text} for token, text in pairs_of(step)]
+    beams = encode_beams(beams_of(record))
     match record:
         case PrefillDone(seconds=seconds, capture_seconds=capturing):
-            return {"seconds": seconds, "capture_seconds": capturing, "tokens": tokens}
+            return {"seconds": seconds, "capture_seconds": capturing, "tokens": tokens, **beams}
         case RoundVerified():
             return {
                 "round": record.round,
@@ -151,6 +162,7 @@ def _passed(step: Step) -> dict[str, Any]:
                 "verify_seconds": record.verify_seconds,
                 "other_seconds": record.other_seconds,
                 "tokens": tokens,
+                **beams,
             }
     raise AssertionError("a pass is a prefill or a round")
 

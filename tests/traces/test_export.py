@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from recorded import comparison, full_trace, trace_of
+from recorded import comparison, full_trace, search_events, trace_of
 
 from specdec_tui.decoding.records import (
     Checked,
@@ -117,3 +117,14 @@ def test_nothing_that_a_terminal_obeys_is_in_any_export(export: Callable[[Trace]
 def test_json_has_no_numbers_that_are_not_finite() -> None:
     trace = Trace(TraceHeader("", "", "", {}, {}, {}, {"load": float("nan")}), ())
     assert json.loads(as_json(trace), parse_constant=pytest.fail)["environment"] == {"load": None}
+
+
+def test_every_export_of_a_search_has_its_text_and_json_its_beams() -> None:
+    trace = trace_of(search_events())
+    run = json.loads(as_json(trace))["strategies"][0]
+    assert (run["text"], run["token_ids"], run["new_tokens"]) == ("The sky is blue", [20, 21, 22, 23], 4)
+    assert run["prefill"][0]["beams"] == [{"ids": [20], "score": -0.25}, {"ids": [30], "score": -0.5}]
+    assert run["verified"][0]["beams"][1] == {"ids": [30, 31], "score": -0.75, "ended": True}
+    assert [len(one["tokens"]) for one in run["verified"]] == [0, 2, 2] and "beams" not in run["verified"][2]
+    assert len(as_csv(trace).splitlines()) == 1 + 4
+    assert all(f">{word}<" in as_html(trace) for word in (" The", " sky", " is", " blue"))
