@@ -1,4 +1,11 @@
-"""Make the README's screenshot from a real run: python docs/screenshot.py [COLUMNS LINES OUTPUT.svg]"""
+"""Make a screenshot from a real run, the README's unless told otherwise.
+
+    python docs/screenshot.py [COLUMNS LINES OUTPUT.svg [DRAFTER…]]
+
+The guide's, from the drafter that `benchmarks/other_tokenizers.py --folder permuted-drafter` keeps:
+
+    python docs/screenshot.py 140 42 docs/drafters.svg demo-drafter permuted-drafter
+"""
 
 from __future__ import annotations
 
@@ -12,8 +19,8 @@ from specdec_tui.tui.app.app import SpecdecApp
 PROMPT = "Why is the sky blue? Explain it to a ten-year-old."
 
 
-async def take(columns: int, lines: int, path: str) -> None:
-    app = SpecdecApp(LocalEngine(), Settings(max_new_tokens=96), ModelChoice())
+async def take(columns: int, lines: int, path: str, drafters: tuple[str, ...]) -> None:
+    app = SpecdecApp(LocalEngine(), Settings(max_new_tokens=96), ModelChoice(drafter=drafters))
     async with app.run_test(size=(columns, lines)) as pilot:
         while "ready" not in str(app.header.state):
             await pilot.pause(0.2)
@@ -31,4 +38,4 @@ async def take(columns: int, lines: int, path: str) -> None:
 
 if __name__ == "__main__":
     words = sys.argv[1:] or ["140", "42", "docs/screenshot.svg"]
-    asyncio.run(take(int(words[0]), int(words[1]), words[2]))
+    asyncio.run(take(int(words[0]), int(words[1]), words[2], tuple(words[3:])))
