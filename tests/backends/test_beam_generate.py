@@ -72,12 +72,15 @@ def ends_of(model: PreTrainedModel) -> tuple[list[int], ...]:
     return [319], [text[6]], [text[9], *range(3, 320, 25)]
 
 
-def compare(kind: str, widths: Any, penalties: Any) -> set[EndReason]:
-    """Ends met on the way; fails at the first text that differs."""
+def compare(kind: str, widths: Any, penalties: Any, one_in: int = 1) -> set[EndReason]:
+    """Ends met on the way; fails at the first text that differs. Of all combinations so many, evenly spread."""
     model, target = made(kind)
     asked = {"use_cache": False} if kind in STATES_STAY else {}
     met = set()
-    for width, penalty, stopping, ends in product(widths, penalties, STOPPING, ends_of(model)):
+    for numbered in product(*map(enumerate, (widths, penalties, STOPPING, ends_of(model)))):
+        if sum(at for at, _ in numbered) % one_in:
+            continue
+        width, penalty, stopping, ends = (value for _, value in numbered)
         beams = Beams(width, penalty, stopping)
         records = searched(target, beams, ends)
         assert isinstance(records[-1], RunEnded)
@@ -94,7 +97,7 @@ def test_a_search_writes_what_generate_writes(kind: str) -> None:
 @pytest.mark.large
 @pytest.mark.parametrize("kind", ALL)
 def test_every_family_at_every_width_penalty_and_stopping_writes_what_generate_writes(kind: str) -> None:
-    assert compare(kind, WIDTHS, PENALTIES)
+    assert compare(kind, WIDTHS, PENALTIES, one_in=1 if kind in PLAIN else 12 if kind in RECURRENT else 4)
 
 
 @pytest.mark.parametrize("width", [2, 4])
