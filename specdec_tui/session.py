@@ -259,6 +259,8 @@ class LocalEngine:
         records: Iterator[Record]
         info = pair.info.target
         try:
+            if read.refusal:
+                raise ValueError(read.refusal)
             model, drafter = parts_of(pair, name, settings, self._store_for(settings))
             whose = "target" if model is pair.target else "drafter"
             info = pair.info.drafter if whose == "drafter" and pair.info.drafter is not None else info

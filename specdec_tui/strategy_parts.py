@@ -40,12 +40,16 @@ def writer_of(pair: Pair, name: str) -> Writer:
 
 
 class AsRead(NamedTuple):
-    """A prompt as the model that goes on with it reads it, with its tokenizer, and what decides its rounds."""
+    """A prompt as the model that goes on with it reads it, with its tokenizer, and what decides its rounds.
+
+    `refusal`: why it cannot read it, where it cannot.
+    """
 
     tokenizer: PromptTokenizer
     prompt: Prompt
     rounds: dict[str, Any]
     notices: tuple[str, ...]
+    refusal: str = ""
 
 
 def as_read(
@@ -56,9 +60,16 @@ def as_read(
     settings: Settings,
     cancelled: Callable[[], bool],
 ) -> AsRead:
-    """ValueError, and `in_time.Stopped`, as the tokenizer's `encode`."""
+    """ValueError where the target's tokenizer fails over it, and `in_time.Stopped`, as its `encode`."""
+    from specdec_tui.backends.tokenizer import Prompt
+
     own = writer_of(pair, name)
-    given = own.tokenizer.encode(prompt, history if settings.chat else (), settings.chat, cancelled)
+    try:
+        given = own.tokenizer.encode(prompt, history if settings.chat else (), settings.chat, cancelled)
+    except ValueError as error:
+        if own.tokenizer is pair.tokenizer:
+            raise
+        return AsRead(own.tokenizer, Prompt([], ""), {}, (), str(error))  # what does not need it runs all the same
     if own.tokenizer is pair.tokenizer:
         return AsRead(own.tokenizer, given, rounds_of(own, settings), given.notices)
     # Ids in a setting are the target's.

@@ -126,3 +126,15 @@ def test_each_of_several_drafters_has_its_own_tokenizer(folders: tuple[Path, Pat
     for name in ("speculative", "speculative-2"):
         [checked] = [s for s in found[name] if isinstance(s, Checked)]
         assert checked.lossless.status is LosslessStatus.IDENTICAL
+
+
+def test_a_prompt_that_the_drafter_cannot_read_fails_in_its_own_pane_alone(folders: tuple[Path, Path]) -> None:
+    engine = LocalEngine()
+    engine.load(ModelChoice(target=str(folders[0]), drafter=str(folders[1]), device="cpu"), lambda p: None)
+    found = {name: [s for s in steps if hasattr(s, "record")] for name, steps in run(engine, SETTINGS, "☃").items()}
+    ends = {name: next(s.record for s in steps if isinstance(s.record, RunEnded)) for name, steps in found.items()}
+    assert ends.pop("drafter").reason is EndReason.ERROR
+    assert "cannot read this prompt" in next(
+        s.record.message for s in found["drafter"] if isinstance(s.record, RunEnded)
+    )
+    assert {end.reason for end in ends.values()} == {EndReason.LENGTH}
