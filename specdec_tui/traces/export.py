@@ -11,6 +11,7 @@ from typing import Any
 
 from specdec_tui.decoding.costs import without_disturbed
 from specdec_tui.decoding.records import (
+    Notice,
     PrefillDone,
     RoundVerified,
     RunEnded,
@@ -74,6 +75,7 @@ def as_json(trace: Trace) -> str:
             "strategy": name,
             "drafter": _drafter(trace.header, name),
             **figures[name],
+            "notices": [step.record.message for step in steps if isinstance(step.record, Notice)],
             "prompt_text": "".join(step.prompt_text for step in steps if isinstance(step.record, RunStarted)),
             "text": "".join(step.answer for step in steps if isinstance(step.record, RunEnded)),
             "token_ids": [token.id for step in steps for token in _kept(step)],

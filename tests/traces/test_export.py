@@ -45,6 +45,13 @@ def test_json_holds_header_figures_and_every_token_of_every_round() -> None:
     assert run["prefill"][0]["seconds"] == 0.123456789012345
 
 
+def test_json_has_what_a_reader_must_know_of_each_run() -> None:
+    told = Step("target", Notice("fewer drafts"))
+    started = Step("target", RunStarted("target", 1, 0, 1))
+    (run,) = json.loads(as_json(trace_of((started, told, Step("target", RunEnded(EndReason.CANCELLED))))))["strategies"]
+    assert run["notices"] == ["fewer drafts"]
+
+
 def test_json_has_the_figures_of_the_benchmark_under_its_names() -> None:
     run = json.loads(as_json(comparison()))["strategies"][1]
     names = "prompt_tokens new_tokens token_ids text finish_reason prefill_seconds decode_seconds rounds drafted"
