@@ -92,6 +92,8 @@ def asked_of_generate(folder: Path, loaded: PreTrainedModel) -> dict[str, Any]:
     """The fields that ask for something, each with its value as it stands there; empty where none does."""
     found = _fields(folder, loaded)
     asked = {name: found[name] for name, neutral in _NEUTRAL.items() if not _is_neutral(found.get(name), neutral)}
+    if found.get("min_new_tokens") is not None:
+        asked.pop("min_length", None)  # `generate` writes over it, also with 0
     if "num_beams" in asked:
         asked |= {name: found[name] for name, neutral in _OF_BEAMS.items() if not _is_neutral(found.get(name), neutral)}
     if (kind := found.get("cache_implementation")) is not None and kind not in _SAME_CACHES:

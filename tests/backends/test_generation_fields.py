@@ -93,6 +93,23 @@ def test_what_is_neutral_or_the_users_own_setting_is_not_found(tmp_path: Path) -
     assert found_in(written(tmp_path, **NEUTRAL)) == {}
 
 
+@pytest.mark.parametrize(("least", "asked"), [(5, {"min_new_tokens": 5}), (0, {}), (None, {"min_length": 30})])
+def test_of_two_least_lengths_the_one_of_new_tokens_counts_as_in_generate(
+    tmp_path: Path, least: int | None, asked: dict[str, int]
+) -> None:
+    assert found_in(written(tmp_path, min_length=30, min_new_tokens=least)) == asked
+    model, ids = tiny_model("llama"), torch.tensor([[3, 4, 5]])
+
+    def generated(**lengths: Any) -> list[int]:
+        settings: dict[str, Any] = {"max_new_tokens": 40, "do_sample": False, "pad_token_id": 0, "eos_token_id": ends}
+        return model.generate(ids, attention_mask=torch.ones_like(ids), **settings, **lengths)[0].tolist()
+
+    ends: list[int] = [319]
+    ends = sorted(set(generated()[3:]) - {3})
+    both = generated(min_length=30, **({} if least is None else {"min_new_tokens": least}))
+    assert both == generated(**asked) and (both == generated(min_length=30)) == (least is None)
+
+
 @pytest.mark.parametrize("inner", ["", "text_config", "decoder"])
 def test_the_old_places_in_the_config_count_where_the_generation_config_says_nothing(
     tmp_path: Path, inner: str
