@@ -162,7 +162,8 @@ def interleaved(runs: list[StrategyRun]) -> Iterator[Step]:
 
     So all are at the same place of the text at the same time: whatever the machine does meanwhile
     happens to each of them over the same stretch, and their ratios keep. Turns by rounds alone would
-    not do: the fast ones would be through long before the target.
+    not do: the fast ones would be through long before the target. A search's turn ends with what it has open, so that
+    this is to be seen while the others have theirs; to tell it takes no pass.
     """
     while active := [run for run in runs if run.end is None]:
         run = min(active, key=lambda run: run.place)
@@ -171,6 +172,8 @@ def interleaved(runs: list[StrategyRun]) -> Iterator[Step]:
             yield step
             step = run.step()
         yield step
+        if any(beam.ids for beam in beams_of(step.record)[:1]):
+            yield run.step()
 
 
 def not_checkable(

@@ -22,6 +22,7 @@ from specdec_tui.decoding.records import (
     LosslessStatus,
     Notice,
     PrefillDone,
+    Record,
     RoundVerified,
     RunEnded,
     RunStarted,
@@ -664,6 +665,25 @@ def test_a_search_runs_beside_the_others_and_is_compared_with_nothing(
             assert max(places[name] for name in ("target", "beam")) - min(places["target"], places["beam"]) <= 2
     figures = figures_of(events)
     assert figures["beam"].new_tokens == 12 and figures["beam"].acceptance_rate is None
+
+
+def test_what_a_search_has_open_is_told_before_the_others_have_their_turn(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    strategies = ("target", "speculative", "beam", "drafter-beam")
+    settings = replace(Settings(), strategies=strategies, beam_width=3, max_new_tokens=12, schedule="interleaved")
+    last: dict[str, Record] = {}
+    seen = 0
+    for event in make_engine(TinyPair()).run("x", settings, never):
+        if not isinstance(event, Step):
+            continue
+        for name in {"beam", "drafter-beam"} - {event.strategy}:
+            if (record := last.get(name)) is not None and not isinstance(record, RunStarted | RunEnded | Notice):
+                seen += isinstance(record, DraftsProposed)
+                over = isinstance(record, RoundVerified) and not record.beams
+                assert isinstance(record, DraftsProposed) or over, (name, record)
+        last[event.strategy] = event.record
+    assert seen > 20
 
 
 def test_every_drafter_has_a_run_of_its_own_beside_one_target(make_engine: Callable[[TinyPair], LocalEngine]) -> None:

@@ -63,22 +63,28 @@ class BeamRun(Run):
         self.branches = branches_of(self.target, self.context, prompt, width, capacity, use_cache, self.cancelled)
         rows = self._advance(logits, [[]])
         seconds = self.clock() - begin
-        first, beams = self._told(rows)
+        self._look_into(rows)
+        first, beams = self._told()
         return PrefillDone(first[0] if first else None, seconds, recomputes=recomputes, beams=beams)
 
     def _play(self, number: int) -> Iterator[Record]:
         assert self.search is not None and self.branches is not None, "the prefill comes first"
+        yield from self._open_text(number)
         if number == 0 and isinstance(self.branches, SeparateBranches):
             yield Notice(f"a step is {self.beams.width} passes here, one for each beam")
-        yield from self._open_text(number)
         texts, begin = self.search.texts(), self.clock()
-        logits = self.branches.extend(self.search.parents, self.search.tokens)
-        self.target.synchronize()
-        verified = self.clock()
-        rows = self._advance(logits, texts)
-        end = self.clock()
-        settled, beams = self._told(rows)
-        yield RoundVerified(number, (), None, 0.0, verified - begin, end - verified, settled, beams)
+        try:
+            logits = self.branches.extend(self.search.parents, self.search.tokens)
+            self.target.synchronize()
+            verified = self.clock()
+            rows = self._advance(logits, texts)
+            end = self.clock()
+            self._look_into(rows)
+        except Exception:  # no text is lost: the best one is the answer, as of a search that is stopped
+            self.search.stop()
+            yield RoundVerified(number, (), None, 0.0, self.clock() - begin, 0.0, *self._told())
+            raise
+        yield RoundVerified(number, (), None, 0.0, verified - begin, end - verified, *self._told())
 
     def _end(self, cancelled: object) -> RunEnded | None:
         if self.search is None:
@@ -104,14 +110,17 @@ class BeamRun(Run):
             self._is_stopped = True
         return rows
 
-    def _told(self, rows: torch.Tensor) -> tuple[tuple[Token, ...], tuple[Beam, ...]]:
+    def _look_into(self, rows: torch.Tensor) -> None:
+        """Insights of the last step's tokens, where they are wanted. The clock is no longer running."""
+        if self.insight and self.search is not None:
+            seen = insights(rows, (), greedy=True)
+            for node in self.search.new:
+                node.insight = seen[node.row if len(seen) > 1 else 0]
+
+    def _told(self) -> tuple[tuple[Token, ...], tuple[Beam, ...]]:
         """What the last step settled, and the texts behind it. The clock is no longer running."""
         search = self.search
         assert search is not None
-        if self.insight:
-            seen = insights(rows, (), greedy=True)
-            for node in search.new:
-                node.insight = seen[node.row if len(seen) > 1 else 0]
         best, known = search.best(), self.position
         settled = path(best, known)
         if not search.over:

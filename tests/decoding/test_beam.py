@@ -111,6 +111,24 @@ def test_a_stopped_search_keeps_its_best_text() -> None:
     assert len(emitted(records)) > shown.drafts[-1].position, "no less than was shown of it"
 
 
+def test_a_search_that_fails_keeps_its_best_text_and_tells_why() -> None:
+    good = table_model(3, 9)
+
+    def row(ids: list[int]) -> torch.Tensor:
+        if len(ids) >= len(PROMPT) + 5:
+            raise RuntimeError("the fan has stopped")
+        return good.row(ids)
+
+    records = search(FunctionModel(9, row), Beams(3), max_new_tokens=50)
+    shown = next(record for record in reversed(records) if isinstance(record, DraftsProposed))
+    end = records[-1]
+    assert isinstance(end, RunEnded) and end.reason is EndReason.ERROR and "the fan has stopped" in end.message
+    stopped = iter([False] * 5 + [True] * 50)
+    whole = search(good, Beams(3), max_new_tokens=50, cancelled=lambda: next(stopped))
+    assert emitted(records) == emitted(whole)[: len(emitted(records))]
+    assert len(emitted(records)) == shown.drafts[-1].position + 1 == 5, "all that was shown of it"
+
+
 def test_scores_that_are_no_numbers_end_a_search_in_words() -> None:
     target = FunctionModel(4, lambda ids: torch.full((4,), float("nan")))
     end = search(target, Beams(2))[-1]

@@ -285,9 +285,11 @@ def status_parts(
         case PaneState.PREFILL:
             tokens = figures.prompt_tokens
             return [[(f"reading {tokens} prompt token{'' if tokens == 1 else 's'}…", "$token-bonus")]], 0
-    unit = " token" if max_new_tokens == 1 else " tokens"
-    groups: list[list[Part]] = [[(f"{figures.new_tokens}/{max_new_tokens}", "bold"), (unit, QUIET)]]
     end = figures.end
+    unit = " token" if max_new_tokens == 1 else " tokens"
+    if figures.searches and end is None:
+        unit += " settled"  # the text that is shown is longer
+    groups: list[list[Part]] = [[(f"{figures.new_tokens}/{max_new_tokens}", "bold"), (unit, QUIET)]]
     first = 0
     if end is not None and end.reason is not EndReason.LENGTH:
         bad = end.reason is EndReason.ERROR
