@@ -70,8 +70,8 @@ def check(target: ModelDescription, drafter: ModelDescription) -> Compatibility:
         translation = _translation(target, drafter)
         both = len(translation.to_drafter)
         notes = [
-            f"{target.spec.name} and {drafter.spec.name} have different tokenizers: {len(differing):,} of "
-            f"{len(ours):,} ids differ ({examples}); {both:,} tokens stand for the same text in both."
+            f"The drafter has another tokenizer than the target: {len(differing):,} of {len(ours):,} ids "
+            f"differ ({examples}); {both:,} tokens stand for the same text in both."
         ]
         return Compatibility(notes=(*notes, *shorter), translation=translation)
     notes = []

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from specdec_tui.backends.config_sizes import sizes_of
 from specdec_tui.backends.gguf_header import is_split, read_header
 from specdec_tui.backends.pair import LoadError, Progress, ReportProgress
+from specdec_tui.backends.presets import hint
 from specdec_tui.backends.small_files import FileProblem, check_folder, is_there, read_bytes, read_object
 from specdec_tui.backends.waiting import NoAnswer, awaited
 from specdec_tui.backends.weight_files import Contents, check_weights, names_of
@@ -72,10 +73,13 @@ def locate(source: str, progress: ReportProgress) -> Location:
         _check_tokenizer(source, path)
         return Location(source, path.absolute())
     if not is_hub_id(source):
-        raise LoadError(f"{source}: there is no such folder, and it is no hub id (owner/name) either.")
+        raise LoadError(f"{source}: there is no such folder, and it is no hub id (owner/name) either.{hint(source)}")
     folder = _cached_snapshot(source)
     if folder is None or not os.path.lexists(folder / "config.json") or not _has_tokenizer(folder):
-        folder = _fetch(source, _DESCRIPTION, f"Looking up {source}", progress)
+        try:
+            folder = _fetch(source, _DESCRIPTION, f"Looking up {source}", progress)
+        except LoadError as error:
+            raise LoadError(f"{error}{hint(source)}") from error
     if not _is_there(folder / "config.json", source):
         raise LoadError(f"{source}: the repository has no config.json, so it is not a transformers model.")
     _check_description(source, folder)

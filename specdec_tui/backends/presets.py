@@ -108,6 +108,14 @@ PRESETS = {
 }
 
 
+def hint(source: str) -> str:
+    """A sentence to put behind the refusal of a model that was called by the name of a preset; else nothing."""
+    preset = PRESETS.get("demo" if "demo" in source.lower() and "/" not in source else source.lower())
+    if preset is None:
+        return ""
+    return f" The preset {preset.name} is made of target {preset.target} and drafter {preset.drafter}."
+
+
 def resolve(choice: ModelChoice) -> PairSpec:
     """The models of a choice.
 

@@ -16,6 +16,7 @@ from tiny_transformers import tiny_tokenizer
 from specdec_tui.backends import hub
 from specdec_tui.backends.hub_cache import cached_models
 from specdec_tui.backends.pair import LoadError, Progress
+from specdec_tui.backends.presets import PRESETS
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -119,6 +120,20 @@ def test_without_a_cache_no_model_is_listed(tmp_path: Path) -> None:
 def test_a_model_that_is_not_cached_says_so_when_the_hub_is_out_of_reach(hub_cache: Path) -> None:
     with pytest.raises(LoadError, match="not in the local cache, and the hub cannot be reached"):
         hub.locate("someone/else", silent)
+
+
+@pytest.mark.parametrize("name", ["demo", "Demo", "demo_drafter", "demo drafter", "smollm2"])
+def test_a_model_called_by_the_name_of_a_preset_is_refused_with_the_names_of_its_models(
+    hub_cache: Path, name: str
+) -> None:
+    with pytest.raises(LoadError) as refused:
+        hub.locate(name, silent)
+    preset = PRESETS["smollm2" if name == "smollm2" else "demo"]
+    assert str(refused.value).startswith(name)
+    told = f"The preset {preset.name} is made of target {preset.target} and drafter {preset.drafter}."
+    assert str(refused.value).endswith(told)
+    with pytest.raises(LoadError, match=r"cannot be reached from here\.$"):
+        hub.locate("org/demo", silent)
 
 
 def test_a_cached_model_without_weights_says_so_when_the_hub_is_out_of_reach(hub_cache: Path, save_model: Any) -> None:
