@@ -351,7 +351,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     def action_toggle_side_bar(self) -> None:
         if self.side_bar is None:
             self.table.display = self.table.display and self.size.width >= NARROW
-            self.drawer.open(self.body, self.settings, self.runs.asks, self.runs.drafters)
+            self.drawer.open(self.body, self.settings, self.runs.asks, self.runs.pair)
         else:
             self.drawer.close()
 

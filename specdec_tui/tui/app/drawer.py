@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from textual.containers import Horizontal
 from textual.widget import Widget
 
+from specdec_tui.backends.pair import PairInfo
 from specdec_tui.settings import Settings
 from specdec_tui.tui.screens.side_bar import SideBar
 
@@ -18,10 +19,10 @@ class Drawer:
         self.bar: SideBar | None = None
         self._left: Widget | None = None
 
-    def open(self, body: Horizontal, settings: Settings, asks: Mapping[str, str], drafters: int) -> None:
-        """Beside what is in `body`. `asks`: what the model's files ask, by setting; `drafters`: so many are loaded."""
+    def open(self, body: Horizontal, settings: Settings, asks: Mapping[str, str], pair: PairInfo | None) -> None:
+        """Beside what is in `body`. `asks`: what the model's files ask, by setting; `pair`: what is loaded."""
         self._left = body.screen.focused
-        self.bar = SideBar(settings, asks, drafters)
+        self.bar = SideBar(settings, asks, pair)
         body.mount(self.bar)
 
     def close(self) -> None:

@@ -206,7 +206,7 @@ class Front:
         else:
             self._app.stage.learn(pair, () if self.shows_trace else self.strategies)
         if self._app.side_bar is not None:
-            self._app.side_bar.show(self.settings, self.drafters)
+            self._app.side_bar.meet(pair)
         self._app.stage.allow_repeating(True)
         self._app.recordings.learn_environment()
 
@@ -290,7 +290,7 @@ class Front:
 
     def show_settings(self, changed: Mapping[str, Any]) -> None:
         if self._app.side_bar is not None:
-            self._app.side_bar.show(self.settings, self.drafters)
+            self._app.side_bar.show(self.settings)
         if "theme" in changed:
             self._app.theme = self.settings.theme
         self._app.texts.prompts.keep = self.settings.record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -12,6 +12,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from specdec_tui.decoding.standing import Verdict
+from specdec_tui.settings import SPECULATIVE
 from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, PaneState
 from specdec_tui.tui.panes.pane import StrategyPane
 
@@ -47,15 +48,13 @@ def tab_of(pane: StrategyPane) -> Tab:
 def strip_line(tabs: Sequence[Tab], front: str, width: int) -> tuple[Content, list[tuple[int, int, str]]]:
     """The line, and which of its cells (first, behind the last) belong to which strategy.
 
-    Names are whole; where they do not fit, those behind give way to their numbers, the longest first, then their
-    figures go, and then the name in front, which its pane's title has too.
+    Where names do not fit, those behind are `brief`, and then give way to their numbers, the longest first; a further
+    drafter's stays, for its number tells nobody which it is. Then figures behind go, and names come back as far as
+    they fit without them; at last the figure in front goes, too, whose pane has it.
     What marks mean stands at the end where there is room: the pane in front says it too.
     """
-    behind = sorted((tab.strategy for tab in tabs if tab.strategy != front), key=len, reverse=True)
-    every = {tab.strategy for tab in tabs}
-    fewer = [({front, *behind[left_out:]}, every) for left_out in range(len(behind) + 1)]
-    for names, figures in (*fewer, ({front}, {front}), (set[str](), {front}), (set[str](), set[str]())):
-        told = [_told(tab, tab.strategy in names, tab.strategy in figures) for tab in tabs]
+    for names, figures in _ways(tabs, front):
+        told = [_told(tab, names.get(tab.strategy, ""), tab.strategy in figures) for tab in tabs]
         if sum(cell_len("".join(words)) + 2 for words in told) <= width:
             break
     parts: list[str | tuple[str, str]] = []
@@ -75,10 +74,42 @@ def strip_line(tabs: Sequence[Tab], front: str, width: int) -> tuple[Content, li
     return Content.assemble(*parts), spans
 
 
-def _told(tab: Tab, with_name: bool, with_word: bool) -> tuple[str, str]:
+def _ways(tabs: Sequence[Tab], front: str) -> Iterator[tuple[dict[str, str], set[str]]]:
+    """The names, by strategy, and the strategies with a figure: from all that can be told to the least."""
+    every = {tab.strategy for tab in tabs}
+    fewer = list(_fewer_names([tab.strategy for tab in tabs], front))
+    further = fewer.index({name: brief(name) for name in every if name == front or name in SPECULATIVE[1:]})
+    yield from ((names, every) for names in fewer[: further + 1])
+    yield from ((names, {front}) for names in fewer)
+    yield from ((names, set[str]()) for names in fewer[-2:])
+
+
+def _fewer_names(strategies: Sequence[str], front: str) -> Iterator[dict[str, str]]:
+    names = {name: name for name in strategies}
+    yield dict(names)
+    behind = sorted((name for name in names if name != front), key=lambda name: -len(name))
+    further = [name for name in behind if name in SPECULATIVE[1:]]
+    for name in behind:
+        names[name] = brief(name)
+        yield dict(names)
+    for name in sorted((name for name in behind if name not in further), key=lambda name: -len(brief(name))):
+        del names[name]
+        yield dict(names)
+    names[front] = brief(front)
+    yield dict(names)
+    for name in (*further, front):
+        del names[name]
+        yield dict(names)
+
+
+def brief(strategy: str) -> str:
+    """A shorter name that no other strategy has."""
+    return strategy.replace("speculative", "spec").replace("drafter-", "d-")
+
+
+def _told(tab: Tab, name: str, with_word: bool) -> tuple[str, str]:
     """Number and name, and the figure behind them."""
-    name = f"{tab.number} {tab.strategy}" if with_name else str(tab.number)
-    return name, f" {tab.word}" if with_word and tab.word else ""
+    return f"{tab.number} {name}".strip(), f" {tab.word}" if with_word and tab.word else ""
 
 
 class PaneStrip(Widget):

@@ -10,15 +10,18 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
 from textual.events import DescendantBlur, DescendantFocus
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Checkbox, Input, Label, Select, Static
 
+from specdec_tui.backends.pair import PairInfo
 from specdec_tui.glossary import STRATEGIES as STRATEGY_SENTENCES
 from specdec_tui.setting_kinds import SWITCH, Kind, format_value
 from specdec_tui.settings import CONTROLS, FIELDS, STRATEGIES, SettingError, Settings, flag_of, parse_value
-from specdec_tui.several_drafters import asked_for, running, shown
+from specdec_tui.several_drafters import asked_for, drafters_in, labelled, labels, running, shown
+from specdec_tui.tui.commands.header import one_row
 from specdec_tui.tui.commands.table import SIDE_BAR, bindings
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -42,8 +45,12 @@ class Tick(Checkbox):
     """A checkbox whose state shows without colours."""
 
     def __init__(self, label: str, value: bool, id: str) -> None:
-        super().__init__(label, value, id=id, compact=True)
+        super().__init__("", value, id=id, compact=True)
         self._mark(value)
+        self.name_it(label)
+
+    def name_it(self, label: str) -> None:
+        self.label = Content(one_row(label))
 
     def watch_value(self) -> None:
         self._mark(self.value)
@@ -68,9 +75,10 @@ class SideBar(VerticalScroll, can_focus=False):
             super().__init__()
             self.reason = reason
 
-    def __init__(self, settings: Settings, asks: Mapping[str, str], drafters: int = 0) -> None:
+    def __init__(self, settings: Settings, asks: Mapping[str, str], pair: PairInfo | None = None) -> None:
         super().__init__(id="side-bar")
-        self._settings, self._asks, self._drafters = settings, asks, drafters
+        self._settings, self._asks = settings, asks
+        self._drafters, self._labels = drafters_in(pair), labels(pair)
 
     def compose(self) -> ComposeResult:
         for group, names in GROUPS.items():
@@ -85,7 +93,9 @@ class SideBar(VerticalScroll, can_focus=False):
         value = getattr(self._settings, name)
         if name == "strategies":
             for strategy in STRATEGIES:
-                tick = Tick(strategy, strategy in running(value, self._drafters), f"strategy-{strategy}")
+                tick = Tick(
+                    labelled(strategy, self._labels), strategy in running(value, self._drafters), f"strategy-{strategy}"
+                )
                 tick.display = strategy in shown(self._drafters)
                 yield tick
         elif kind is SWITCH:
@@ -107,14 +117,20 @@ class SideBar(VerticalScroll, can_focus=False):
     def on_mount(self) -> None:
         self.query(Checkbox).first().focus()
 
-    def show(self, settings: Settings, drafters: int | None = None) -> None:
-        """Show other values, or those of other models, without announcing them as the user's changes."""
-        self._settings, self._drafters = settings, self._drafters if drafters is None else drafters
+    def meet(self, pair: PairInfo | None) -> None:
+        """Show what there is to set with other models."""
+        self._drafters, self._labels = drafters_in(pair), labels(pair)
+        self.show(self._settings)
+
+    def show(self, settings: Settings) -> None:
+        """Show other values, without announcing them as the user's changes."""
+        self._settings = settings
         on_now, there = running(settings.strategies, self._drafters), shown(self._drafters)
         with self.prevent(Checkbox.Changed, Select.Changed, Input.Changed):
             for strategy in STRATEGIES:
-                tick = self.query_one(f"#strategy-{strategy}", Checkbox)
+                tick = self.query_one(f"#strategy-{strategy}", Tick)
                 tick.value, tick.display = strategy in on_now, strategy in there
+                tick.name_it(labelled(strategy, self._labels))
             for field in fields(Settings):
                 if field.name == "strategies":
                     continue

@@ -6,14 +6,17 @@ from scripted_engine import ScriptedEngine, info
 from shell import make_app, toasts, until
 from textual.content import Content
 from textual.widgets import Input
+from widget_data import painted
 
-from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.settings import STRATEGIES, ModelChoice, Settings
 from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.commands.palette_rows import rows_for
 from specdec_tui.tui.screens.help import help_text
 from specdec_tui.tui.screens.model_picker import ModelPicker
+from specdec_tui.tui.screens.side_bar import Tick
 
 SIZE = (120, 40)
+_TICKS = {f"strategy-{name}" for name in STRATEGIES}
 TWO = info("org/target", "org/small", "/models/tiny-one")
 
 
@@ -34,6 +37,30 @@ async def test_each_drafter_has_its_pane_its_row_and_its_key() -> None:
         app.front.load(ModelChoice(target="other", drafter=("a/one",)))
         await until(pilot, lambda: app.runs.pair is not None and app.runs.pair.target.name == "other")
         assert [pane.strategy for pane in app.grid.shown] == ["target", "speculative"]
+
+
+async def test_the_side_bar_names_the_drafters_of_its_strategies() -> None:
+    app = make_app(engine=ScriptedEngine(pair=TWO), strategies=("target", "speculative"))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.runs.pair is not None)
+        await pilot.press("escape", "s")
+        await until(pilot, lambda: app.side_bar is not None and app.side_bar.query("#strategy-target"))
+        rows = side_bar_rows(app)
+        assert "speculative · small" in rows[2] and "speculative-2 · tiny-one" in rows[7]
+        long = "a-drafter-whose-name-is-far-too-long-for-the-bar"
+        assert app.side_bar is not None
+        app.side_bar.meet(info("org/target", "org/small", f"/models/{long}"))
+        await pilot.pause()
+        assert "speculative-2 · a-drafter" in side_bar_rows(app)[7] and side_bar_rows(app)[7].endswith("…")
+        app.side_bar.meet(info("org/target", "org/small"))
+        await pilot.pause()
+        assert side_bar_rows(app)[2].endswith(" speculative")
+
+
+def side_bar_rows(app: SpecdecApp) -> list[str]:
+    """The strategies as the screen has them."""
+    assert app.side_bar is not None
+    return [painted(tick)[0].rstrip() if tick.display else "" for tick in app.side_bar.query(Tick) if tick.id in _TICKS]
 
 
 def test_what_cannot_run_stands_neither_in_the_palette_nor_in_the_help() -> None:

@@ -12,9 +12,11 @@ from shell import make_app, ready
 from widget_data import painted, run_steps
 
 from specdec_tui.decoding.records import PrefillDone, Step
+from specdec_tui.settings import SPECULATIVE, STRATEGIES
+from specdec_tui.several_drafters import key_of
 from specdec_tui.tui.figures.words import GOOD
 from specdec_tui.tui.panes.pace import Pace
-from specdec_tui.tui.panes.strip import Tab, strip_line, tab_of
+from specdec_tui.tui.panes.strip import Tab, brief, strip_line, tab_of
 
 PIECES = ["x"] * 120
 NAMES = ("target", "speculative")
@@ -74,12 +76,30 @@ def test_what_marks_mean_stands_behind_the_tabs_where_there_is_room(width: int) 
     assert (remarks in line.plain) == (width >= 120) and spans[-1][1] <= max(width, 3 * len(tabs))
 
 
-def test_names_are_whole_or_left_out_behind_the_longest_first_and_the_one_in_front_last() -> None:
+def test_names_are_whole_brief_or_left_out_behind_the_longest_first_and_the_one_in_front_last() -> None:
     """`1 ta`, `3 sp` and `5 lo` stood there."""
     tabs = [Tab(1, "target", "8/s", ""), Tab(3, "speculative", "1.31×", "")]
     tabs += [Tab(4, "ngram", "1.10×", ""), Tab(5, "lookup", "1.10×", "")]
     assert strip_line(tabs, "speculative", 60)[0].plain == " 1 8/s ▸3 speculative 1.31×  4 ngram 1.10×  5 lookup 1.10× "
-    assert strip_line(tabs, "ngram", 60)[0].plain == " 1 target 8/s  3 1.31× ▸4 ngram 1.10×  5 lookup 1.10× "
+    assert strip_line(tabs, "ngram", 60)[0].plain == " 1 target 8/s  3 spec 1.31× ▸4 ngram 1.10×  5 lookup 1.10× "
     for width in range(1, 90):
         words = {word for word in strip_line(tabs, "ngram", width)[0].plain.split() if word.isalpha()}
-        assert words <= {tab.strategy for tab in tabs}
+        assert words <= {tab.strategy for tab in tabs} | {"spec"}
+
+
+def test_the_tab_of_a_further_drafter_has_a_name_as_long_as_there_is_room_for_any() -> None:
+    """`8 0.73×` stood there, or a bare `8`: which of the drafters that is was told nowhere."""
+    figures = "6/s", "9.0–13.0×", "1.95×", "0.87–1.04×", "0.7–1.0×", "0.24×", "2.0–2.6×", "0.80×", "1.02×", "…"
+    names = (*STRATEGIES[:7], *SPECULATIVE[1:])
+    assert len({brief(name) for name in STRATEGIES}) == len(STRATEGIES)
+    for count in (8, 10):
+        tabs = [Tab(key_of(name), name, word, "") for name, word in zip(names[:count], figures, strict=False)]
+        for front in ("speculative", "speculative-2"):
+            for width in (80, 120, 200):
+                line, spans = strip_line(tabs, front, width)
+                assert cell_len(line.plain) <= width
+                for begin, end, strategy in spans:
+                    told = line.plain[begin:end].split()
+                    assert strategy not in SPECULATIVE[1:] or {strategy, brief(strategy)} & set(told), line.plain
+    without = [replace(tab, word="") for tab in tabs[:8]]
+    assert " 8 spec-2 " in strip_line(without, "speculative", 60)[0].plain
