@@ -72,7 +72,7 @@ def summarize(results: Sequence[Result]) -> list[Summary]:
 
 def _summary(name: str, runs: Sequence[Result]) -> Summary:
     judged = sum(r.figures.judged for r in runs)
-    calls = sum(r.figures.target_calls for r in runs)
+    calls = sum(r.figures.target_calls for r in runs if not r.figures.searches)
     verdict = _verdict(runs)
     compared, missing = _compared(runs, verdict)
     told = [] if _is_disturbed(verdict) else runs

@@ -178,7 +178,7 @@ class RunFigures:
 
     @property
     def target_calls(self) -> int:
-        """Passes of the target, the prefill pass included."""
+        """Passes of the target, the prefill pass included; of a search its steps."""
         return self._prefill_tokens + self._owed + self.rounds
 
     @property
@@ -214,8 +214,8 @@ class RunFigures:
 
     @property
     def tokens_per_target_call(self) -> float | None:
-        """τ = new tokens / target passes."""
-        return _ratio(self.new_tokens, self.target_calls)
+        """τ = new tokens / target passes; None of a search, whose steps may be a pass for each of its texts."""
+        return None if self.searches else _ratio(self.new_tokens, self.target_calls)
 
     @property
     def tokens_per_round(self) -> list[int]:

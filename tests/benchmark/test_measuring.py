@@ -17,6 +17,7 @@ from specdec_tui.benchmark.statistics import Verdict, summarize
 from specdec_tui.benchmark.suites import Prompt, builtin_suite, read_suite
 from specdec_tui.decoding.figures import RECOMPUTES, RunFigures
 from specdec_tui.decoding.records import (
+    Beam,
     EndReason,
     Event,
     Finished,
@@ -57,6 +58,19 @@ def test_only_emitted_tokens_become_the_result() -> None:
     assert target.token_ids == speculative.token_ids == [100, 0, 1, 2, 3]
     assert target.text == "Axxxx"
     assert target.figures.new_tokens == 5
+
+
+def test_the_summary_of_a_search_has_no_tokens_per_target_pass() -> None:
+    figures = RunFigures()
+    for record in (
+        RunStarted("beam", 3, 2, 9, beams=4),
+        PrefillDone(None, 0.1, beams=(Beam((1,), -1.0),)),
+        RoundVerified(0, (), None, 0.0, 0.1, 0.0, (Token(1, Status.SAMPLED, 0), Token(2, Status.SAMPLED, 1))),
+    ):
+        figures.add(record)
+    results = measure(ScriptedEngine(), [Prompt(("a",))], TWO, repeat=1, warmup=0)
+    target, beam = summarize([results[0], replace(results[1], strategy="beam", figures=figures)])
+    assert (target.tokens_per_target_call, beam.tokens_per_target_call) == (1.0, None)
 
 
 def test_a_summary_holds_the_defined_figures() -> None:

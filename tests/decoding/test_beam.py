@@ -166,10 +166,17 @@ def test_figures_of_a_search_are_of_its_answer() -> None:
     target = figures_of("target", [(0.1, 1)] * 16, 0)
     run = figures_of("beam", [(0.2, 0)] * 15 + [(0.2, 9)], 4)
     assert (run.new_tokens, run.prefill_tokens, run.rounds, run.target_calls) == (9, 1, 16, 17)
-    assert run.tokens_per_target_call == pytest.approx(9 / 17)
     assert run.decode_tokens_per_second == pytest.approx(8 / 3.2)
     assert speedup(target, run) == pytest.approx(0.5 * 8 / 16)
     assert run.acceptance_rate is None and costs(run, target) == Costs()
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("name", ["beam", "drafter-beam"])
+def test_a_search_has_no_tokens_per_target_pass_as_a_step_may_be_many_passes(name: str, ended: bool) -> None:
+    run = figures_of(name, [(0.2, 1)] * 20, 4, ended)
+    assert run.tokens_per_target_call is None and run.window().tokens_per_target_call is None
+    assert figures_of("target", [(0.1, 1)] * 20, 0).tokens_per_target_call == 1.0
 
 
 def test_a_search_in_progress_has_a_pace_and_no_speedup() -> None:

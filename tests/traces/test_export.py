@@ -130,6 +130,7 @@ def test_every_export_of_a_search_has_its_text_and_json_its_beams() -> None:
     trace = trace_of(search_events())
     run = json.loads(as_json(trace))["strategies"][0]
     assert (run["text"], run["token_ids"], run["new_tokens"]) == ("The sky is blue", [20, 21, 22, 23], 4)
+    assert run["tokens_per_target_call"] is None
     assert run["prefill"][0]["beams"] == [{"ids": [20], "score": -0.25}, {"ids": [30], "score": -0.5}]
     assert run["verified"][0]["beams"][1] == {"ids": [30, 31], "score": -0.75, "ended": True}
     assert [len(one["tokens"]) for one in run["verified"]] == [0, 2, 2] and "beams" not in run["verified"][2]

@@ -130,7 +130,7 @@ def _speed_heading(figures: RunFigures, baseline: RunFigures | None, width: int,
         (f"{name} {speed_text(run.decode_tokens_per_second)}", ink)
         for (name, ink), (_, run, _) in zip(names, speeds, strict=True)
     ]
-    top = f"0–{scale.top:.3g}"
+    top = f"0–{scale.top:g}"
     titles = f"tokens/s over time (s), {top} in all panes", f"tokens/s {top} over time (s)", f"tok/s {top}", "tok/s"
     lines = [[(title, Ink.LABEL), *entries] for title in titles for entries in (full, names)]
     return next((line for line in lines if cells(line) <= width), [(titles[-1], Ink.LABEL), *names[:1]])

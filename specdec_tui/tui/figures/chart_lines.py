@@ -133,7 +133,11 @@ _SPEEDUP_WORDS = {Verdict.DISTURBED: "clock disturbed", Verdict.OPEN: ""}
 def _speedup(figures: RunFigures, window: RunFigures, baseline: RunFigures | None, width: int, scale: Scale) -> Line:
     found = standing(figures, baseline)
     if baseline is None or found is None:
-        why = "no run of the target to compare with" if baseline is None else "no rounds of the target yet"
+        why = "no rounds of the target yet"
+        if baseline is None:
+            why = "no run of the target to compare with"
+        elif figures.searches and figures.end is None:
+            why = "told when the search has ended"
         return [("speedup".ljust(_LABEL), Ink.LABEL), (why, Ink.LABEL)]
     top = scale.speedup
     ink = _SPEEDUP_INKS.get(found.verdict, Ink.VALUE)
@@ -152,7 +156,7 @@ def _speed(figures: RunFigures, window: RunFigures, baseline: RunFigures | None,
     if rate is None:
         return [("tokens/s".ljust(_LABEL), Ink.LABEL), ("no measurable time yet", Ink.LABEL)]
     theirs = None if baseline is None else baseline.decode_tokens_per_second
-    top = scale.speed or round_number(rate) or 1.0
+    top = scale.top or round_number(rate) or 1.0  # the axis of the plot ends there too
     bar = gauge(rate / top, _room(width), Ink.RUN, min(1.0, theirs / top) if theirs else None)
     tail = _recent(window, speed_text(window.decode_tokens_per_second))
     line = _row(f"tok/s 0–{top:g}", bar, speed_text(rate), "", Ink.RUN, tail, width)

@@ -18,10 +18,8 @@ class Scale:
     """What a full bar or an axis stands for; 0 where nothing was measured yet."""
 
     speedup: float = 2.0
-    speed: float = 0.0
-    """Tokens/s of a run."""
     peak: float = 0.0
-    """Tokens/s at any time of a run."""
+    """Tokens/s of a run, and at any time of it."""
     seconds: float = 0.0
     """Decode seconds of a run."""
     round_seconds: float = 0.0
@@ -29,7 +27,7 @@ class Scale:
 
     @property
     def top(self) -> float:
-        """Tokens/s where the axis of a plot ends, with some room above the fastest."""
+        """Tokens/s where bars and the axis of a plot end, with some room above the fastest."""
         return self.peak * 1.1
 
     def with_room_for(self, other: Scale) -> Scale:
@@ -48,11 +46,10 @@ def common_scale(runs: Iterable[RunFigures], baseline: RunFigures | None) -> Sca
     """Round numbers, so that all panes are drawn anew only now and then while runs go on."""
     runs = [run for run in runs if run.rounds]
     ratios = [found.range[1] for run in runs if (found := standing(run, baseline)) is not None]
-    rates = [run.decode_tokens_per_second or 0.0 for run in runs]
+    rates = [max(run.decode_tokens_per_second or 0.0, run.course.peak) for run in runs]
     return Scale(
         float(max(2, ceil(max(ratios, default=0.0)))),
         round_number(max(rates, default=0.0)),
-        round_number(max((run.course.peak for run in runs), default=0.0)),
         round_number(max((run.decode_seconds for run in runs), default=0.0)),
         round_number(1.5 * max((run.decode_seconds / run.rounds for run in runs), default=0.0)),
     )

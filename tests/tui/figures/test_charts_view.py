@@ -319,6 +319,8 @@ async def test_the_heading_tells_where_the_axis_ends_whatever_the_height_of_a_pl
             ends.append(view.plot._y_max)
             told = re.search(r"0–([\d.]+).*⠤⠒", "\n".join(view.lines[3:]))
             assert told is not None and float(told[1]) == pytest.approx(view.plot._y_max, rel=0.005)
+            bars = next(line for line in view.lines if line.startswith("tok/s 0–"))
+            assert bars.split()[1] == f"0–{told[1]}", "one scale for bars and plot"
     assert ends[0] == ends[1] == 80 * 1.1 and ends[2] >= pane.figures.course.peak  # a run may be ahead of the scale
 
 

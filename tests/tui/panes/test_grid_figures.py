@@ -34,7 +34,7 @@ async def test_all_panes_are_drawn_on_the_scale_of_the_largest_of_them() -> None
         heads = {
             line[:12] for pane in panes for line in pane.charts_view.lines[:3] if line.startswith(("tok/s", "spe"))
         }
-        assert heads == {f"tok/s 0–{scale.speed:g}".ljust(12), f"speedup 0–{scale.speedup:g}×".ljust(12)}
+        assert heads == {f"tok/s 0–{scale.top:g}".ljust(12), f"speedup 0–{scale.speedup:g}×".ljust(12)}
 
 
 @pytest.mark.parametrize("size", [(100, 47), (120, 40), (120, 51), (120, 52), (200, 60), (240, 41)])
