@@ -24,7 +24,7 @@ from specdec_tui.decoding.records import (
     RunStarted,
     Step,
 )
-from specdec_tui.run_settings import beams_of, from_the_model, rounds_of
+from specdec_tui.run_settings import beams_of, rounds_of
 from specdec_tui.settings import STRATEGIES, ModelChoice, Settings, whole_characters
 from specdec_tui.several_drafters import running
 from specdec_tui.strategy_parts import AsRead, as_read, models_of, parts_of, unfit, warm_up, writer_of
@@ -286,12 +286,17 @@ class LocalEngine:
             )
         notices = [
             *info.notices,
-            *filter(None, [from_the_model(settings, pair.asked)]),
             *read.notices,
             *([_SLOWED] if still_at_work() else []),
         ]
         return StrategyRun(
-            name, with_notices(records, notices), read.tokenizer, read.tokenizer.stream(), read.prompt.text, cancelled
+            name,
+            with_notices(records, notices),
+            read.tokenizer,
+            read.tokenizer.stream(),
+            read.prompt.text,
+            cancelled,
+            own_tokens=read.tokenizer is not pair.tokenizer,
         )
 
     def _store_for(self, settings: Settings) -> NgramStore:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from specdec_tui.run_settings import Writer, rounds_of
+from specdec_tui.run_settings import Writer, from_the_model, rounds_of
 from specdec_tui.setting_kinds import Biases
 from specdec_tui.settings import Settings
 
@@ -22,6 +22,7 @@ OWN_TOKENS = (
     "written in the drafter's own tokenizer: token ids, and tokens a second, are its own and not to be compared with "
     "the target's"
 )
+UNBIASED = "logit-bias names token ids of the target: it is not applied here"
 
 
 def models_of(pair: Pair) -> dict[str, CausalModel]:
@@ -71,10 +72,12 @@ def as_read(
             raise
         return AsRead(own.tokenizer, Prompt([], ""), {}, (), str(error))  # what does not need it runs all the same
     if own.tokenizer is pair.tokenizer:
-        return AsRead(own.tokenizer, given, rounds_of(own, settings), given.notices)
+        asked = from_the_model(settings, own.asked)
+        return AsRead(own.tokenizer, given, rounds_of(own, settings), (*([asked] if asked else []), *given.notices))
     # Ids in a setting are the target's.
     rounds = rounds_of(own, replace(settings, logit_bias=Biases()))
-    return AsRead(own.tokenizer, given, rounds, (*given.notices, OWN_TOKENS))
+    notices = (*given.notices, OWN_TOKENS, *([UNBIASED] if settings.logit_bias else []))
+    return AsRead(own.tokenizer, given, rounds, notices)
 
 
 def unfit(whose: str, model: CausalModel, ids: Sequence[int]) -> str | None:

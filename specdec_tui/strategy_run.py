@@ -47,6 +47,7 @@ class StrategyRun:
     end: RunEnded | None = None
     pending: list[int] = field(default_factory=list)  # what a search has behind these
     searches: bool = False
+    own_tokens: bool = False
     told: set[int] = field(default_factory=set)  # ids whose text was sent for the alternatives
 
     @property
@@ -73,6 +74,7 @@ class StrategyRun:
         record = next(self.records)
         if isinstance(record, RunStarted):
             self.searches = record.beams > 0
+            record = replace(record, own_tokens=self.own_tokens)
             return Step(self.strategy, record, prompt_text=self.prompt_text)
         if not isinstance(record, DraftsProposed | PrefillDone | RoundVerified | RunEnded):
             return Step(self.strategy, record)

@@ -144,10 +144,14 @@ def _counted(name: str, model: Any, config: PreTrainedConfig, dtype: torch.dtype
     tied = head is not None and getattr(config.get_text_config(decoder=True), "tie_word_embeddings", False)
     stored = _stored_bytes(config)
     parameters, weight_bytes, tables = 0, 0.0, 0
+    model.tie_weights()  # as loading does: what an encoder and a decoder share is there once
+    counted: set[int] = set()
     for module in model.modules():
         if tied and module is head:
             continue
-        count = sum(parameter.numel() for parameter in module.parameters(recurse=False))
+        own = [parameter for parameter in module.parameters(recurse=False) if id(parameter) not in counted]
+        counted |= {id(parameter) for parameter in own}
+        count = sum(parameter.numel() for parameter in own)
         parameters += count
         each = float(dtype.itemsize)
         if type(module).__name__ in _QUANTIZED_LAYERS and module is not head:

@@ -101,6 +101,11 @@ class RunFigures:
         return self._start.beams > 0
 
     @property
+    def own_tokens(self) -> bool:
+        """Whether its tokens are those of another tokenizer than the target's."""
+        return self._start.own_tokens
+
+    @property
     def answered(self) -> float:
         """Tokens of the answer for each step of a search that has ended; 1 of any other run."""
         return self._round_tokens / self.rounds if self.searches and self._end and self.rounds else 1.0
@@ -277,9 +282,9 @@ def speedup(baseline: RunFigures, run: RunFigures) -> float | None:
     """Decode time per token of the target's own run divided by this run's; None before both have rounds.
 
     Over the tokens that both have (`stretch.in_common`). Of a search, by the tokens of its answer, and so only once
-    it has ended.
+    it has ended. None too where the two write tokens of different tokenizers.
     """
-    if run.searches and run.end is None:
+    if (run.searches and run.end is None) or run.own_tokens or baseline.own_tokens:
         return None
     own, other = in_common(run.course, baseline.course)
     ratio = _quotient(other.seconds_per_token, own.seconds_per_token)

@@ -79,7 +79,8 @@ class Token:
 class RunStarted:
     """A run begins: nothing was computed yet. `alone`: no other run's rounds come between its own.
 
-    `beams`: of a search, the texts that each of its passes goes on with; 0 where there is one text.
+    `beams`: of a search, the texts that each of its passes goes on with; 0 where there is one text. `own_tokens`: its
+    tokens are those of another tokenizer than the target's, and no measure of it.
     """
 
     strategy: str
@@ -88,6 +89,7 @@ class RunStarted:
     max_new_tokens: int
     alone: bool = False
     beams: int = 0
+    own_tokens: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class Run:
             if self.position:
                 what = "prompt and new tokens fill" if limit == written else "the new tokens fill"
                 limit = written
-            return RunEnded(EndReason.CONTEXT, f"{what} the target's context of {limit} tokens")
+            return RunEnded(EndReason.CONTEXT, f"{what} the model's context of {limit} tokens")
         return RunEnded(EndReason.CANCELLED) if cancelled() else None
 
     def _prefill(self, use_cache: bool) -> PrefillDone:

@@ -161,10 +161,11 @@ class _Started(_StepLine, tag="run_started", kw_only=True):
     max_new_tokens: Length
     alone: bool = False
     beams: Annotated[int, msgspec.Meta(ge=0, le=MOST_BEAMS)] = 0
+    own_tokens: bool = False
 
     def record(self) -> RunStarted:
-        name = self.run or self.strategy
-        return RunStarted(name, self.prompt_tokens, self.gamma, self.max_new_tokens, self.alone, self.beams)
+        name, how = self.run or self.strategy, (self.alone, self.beams, self.own_tokens)
+        return RunStarted(name, self.prompt_tokens, self.gamma, self.max_new_tokens, *how)
 
 
 class _Capturing(_StepLine, tag="capturing"):
@@ -303,7 +304,7 @@ def _encode_step(step: Step) -> dict[str, Any]:
                 table["run"] = record.strategy
             table |= {"prompt_tokens": record.prompt_tokens, "gamma": record.gamma}
             table["max_new_tokens"] = record.max_new_tokens
-            table |= {name: value for name in ("alone", "beams") if (value := getattr(record, name))}
+            table |= {name: value for name in ("alone", "beams", "own_tokens") if (value := getattr(record, name))}
         case Capturing():
             pass
         case PrefillDone(token=token):

@@ -160,7 +160,7 @@ def test_a_search_fills_the_context_and_says_so() -> None:
     model = tiny_model("llama", max_position_embeddings=16)
     records = searched(TransformersModel(model), Beams(4), [7])
     assert ids_of(records) == generated(model, Beams(4), [7], max_new_tokens=16 - len(PROMPT))
-    message = "prompt and new tokens fill the target's context of 16 tokens"
+    message = "prompt and new tokens fill the model's context of 16 tokens"
     assert records[-1] == RunEnded(EndReason.CONTEXT, message)
 
 

@@ -269,9 +269,9 @@ def test_lengths_of_encoder_and_decoder_are_their_own() -> None:
         settings: dict[str, Any] = {"sampler": GREEDY, "max_new_tokens": 99, "gamma": 8}
         *_, end = records = list(decode(bart, PROMPT, strategy="s", drafter=drafter, **settings))
         assert len(new_ids(records)) == 23
-        assert end == RunEnded(EndReason.CONTEXT, "the new tokens fill the target's context of 24 tokens")
+        assert end == RunEnded(EndReason.CONTEXT, "the new tokens fill the model's context of 24 tokens")
     *_, end = decode(bart, [5] * 25, strategy="s", sampler=GREEDY)
-    assert end.message == "the prompt of 25 tokens leaves no room in the target's context of 24 tokens"
+    assert end.message == "the prompt of 25 tokens leaves no room in the model's context of 24 tokens"
     with pytest.raises(ValueError, match="25 tokens, 25 of a prompt, do not fit: at most 24 do"):
         bart.open().extend([5] * 25, keep=1)
 

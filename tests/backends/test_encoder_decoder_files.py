@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from tiny_encoder_decoders import ENCODER_DECODERS, tiny_encoder_decoder
+from tiny_encoder_decoders import ENCODER_DECODERS, MORE, tiny_encoder_decoder
 from tiny_transformers import tiny_tokenizer
 from tokenizers import processors
 
@@ -138,7 +138,7 @@ def test_a_prompt_that_the_encoder_has_no_places_for_is_refused_before_the_run(s
     with pytest.raises(PromptError, match="tokens leave no room in the target's context of 16 tokens"):
         engine.check_prompt(["a b c d e f g h i j k l m n o p"], settings)
     events = list(engine.run("the cat", settings, lambda: False))
-    assert "the new tokens fill the target's context of 16 tokens" in [
+    assert "the new tokens fill the model's context of 16 tokens" in [
         e.record.message for e in events if isinstance(e, Step) and isinstance(e.record, RunEnded)
     ]
 
@@ -236,3 +236,10 @@ def test_the_preset_is_a_pair_of_flan_t5() -> None:
     assert (preset.target, preset.drafter) == ("google/flan-t5-xl", "google/flan-t5-small")
     spec = resolve(ModelChoice(preset="flan-t5"))
     assert [drafter.source for drafter in spec.drafters] == [preset.drafter]
+
+
+@pytest.mark.parametrize("kind", [*ENCODER_DECODERS, *MORE])
+def test_what_encoder_and_decoder_share_is_counted_once(kind: str) -> None:
+    model = tiny_encoder_decoder(kind)
+    need = memory.estimate(kind, model.config, torch.float32, "none")
+    assert need.parameters == sum(one.numel() for one in {id(one): one for one in model.parameters()}.values())

@@ -12,10 +12,22 @@ from other_tokenizers import other_tokenizer
 from tiny_transformers import tiny_tokenizer
 
 from specdec_tui import cli
-from specdec_tui.decoding.records import Checked, EndReason, LosslessStatus, Notice, PrefillDone, RunEnded, RunStarted
+from specdec_tui.decoding.records import (
+    Checked,
+    EndReason,
+    LosslessStatus,
+    Notice,
+    PrefillDone,
+    RunEnded,
+    RunStarted,
+    Step,
+)
 from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
-from specdec_tui.strategy_parts import OWN_TOKENS
+from specdec_tui.strategy_parts import OWN_TOKENS, UNBIASED
+from specdec_tui.traces.format import Trace, parse_lines, trace_lines
+from specdec_tui.traces.header import new_header
+from specdec_tui.traces.summary import summarise
 
 SETTINGS = Settings(
     strategies=("target", "drafter", "speculative", "ngram"),
@@ -139,3 +151,19 @@ def test_a_prompt_that_the_drafter_cannot_read_fails_in_its_own_pane_alone(folde
         s.record.message for s in found["drafter"] if isinstance(s.record, RunEnded)
     )
     assert {end.reason for end in ends.values()} == {EndReason.LENGTH}
+
+
+def test_what_holds_for_the_target_is_not_said_of_a_drafter_with_tokens_of_its_own(folders: tuple[Path, Path]) -> None:
+    (folders[0] / "generation_config.json").write_text(json.dumps({"repetition_penalty": 1.7}))
+    engine = LocalEngine()
+    engine.load(ModelChoice(target=str(folders[0]), drafter=str(folders[1]), device="cpu"), lambda p: None)
+    found = run(engine, replace(SETTINGS, strategies=("target", "drafter"), logit_bias=((7, 5.0),)))
+    asked = "as the model's generation config asks: repetition penalty 1.7"
+    assert asked in notices(found["target"]) and asked not in notices(found["drafter"])
+    assert UNBIASED in notices(found["drafter"]) and UNBIASED not in notices(found["target"])
+    steps = [event for events in found.values() for event in events if isinstance(event, Step)]
+    figures = {name: one["speedup"] for name, one in summarise(steps).items()}
+    assert figures == {"target": 1.0, "drafter": None}
+    trace = Trace(new_header("the cat", steps), tuple(steps))
+    kept = [event for event in parse_lines(trace_lines(trace)).events if isinstance(event, Step)]
+    assert summarise(kept)["drafter"]["speedup"] is None

@@ -81,7 +81,7 @@ def search_events(strategy: str = "beam") -> tuple[Event, ...]:
     settled = tuple(Token(20 + place, Status.SAMPLED, place, 0.25, insight=INSIGHT) for place in range(4))
     beams = (Beam((20, 21), -0.5), Beam((30, 31), -0.75, ended=True))
     return (
-        Step(strategy, RunStarted(strategy, 12, 3, 4, beams=2), prompt_text="Why?"),
+        Step(strategy, RunStarted(strategy, 12, 3, 4, beams=2, own_tokens=True), prompt_text="Why?"),
         Step(
             strategy,
             PrefillDone(None, 0.25, beams=(Beam((20,), -0.25), Beam((30,), -0.5))),

@@ -136,6 +136,8 @@ def _speedup(figures: RunFigures, window: RunFigures, baseline: RunFigures | Non
         why = "no rounds of the target yet"
         if baseline is None:
             why = "no run of the target to compare with"
+        elif figures.own_tokens:
+            why = "its tokens are not the target's"
         elif figures.searches and figures.end is None:
             why = "told when the search has ended"
         return [("speedup".ljust(_LABEL), Ink.LABEL), (why, Ink.LABEL)]
