@@ -172,10 +172,15 @@ class Search:
         return sorted([*ended, *beams], key=lambda one: -one.score)
 
     def best(self) -> Node:
-        """The text to answer with, were the search over now."""
+        """The text to answer with, were the search over now.
+
+        A penalty far below 0 takes ended texts beyond what stands for none (`generate` answers nothing then): the
+        first beam is there all the same.
+        """
         found = self.hypotheses()
         answers = [] if self._is_stopped else [one for one in found if one.ended]
-        return (answers or found)[0].end
+        beams = [node for node in self._running if node is not None]
+        return (answers or found)[0].end if found else beams[0]
 
     def settled(self) -> int:
         """Tokens at the beginning that all texts share which can still be the answer."""

@@ -97,6 +97,16 @@ def test_probabilities_of_settled_tokens_are_the_models_own() -> None:
             text.append(token.id)
 
 
+@pytest.mark.parametrize("penalty", [-10.0, -4.0, 10.0])
+@pytest.mark.parametrize("stopping", ["off", "on", "never"])
+def test_every_penalty_that_is_allowed_has_an_answer(penalty: float, stopping: str) -> None:
+    for length in (1, 2, 60):
+        for width in (2, 9, 32):
+            records = search(table_model(3, 9), Beams(width, penalty, stopping), max_new_tokens=length)
+            assert isinstance(records[-1], RunEnded) and records[-1].reason is not EndReason.ERROR, records[-1]
+            assert emitted(records)
+
+
 def test_a_stopped_search_keeps_its_best_text() -> None:
     asked = 0
 
