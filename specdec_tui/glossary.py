@@ -26,10 +26,16 @@ FATES = {
     "unverified": ("○", "drafted behind a rejection, never judged"),
     "resampled": ("↻", "the correction in place of a rejected draft"),
     "bonus": ("+", "the extra token of a fully accepted round"),
-    "sampled": ("›", "a plain draw of the target"),
-    "pending": ("?", "drafted, not judged yet"),
+    "sampled": ("›", "a plain draw; of a search: settled in all that can win"),
+    "pending": ("?", "drafted, not judged yet; of a search: its best text"),
 }
 """What becomes of a token: its glyph and its meaning, in the order of legends."""
+
+
+def fate_word(fate: str, searches: bool) -> str:
+    """What a fate is called, of a run that searches or of one that draws: a search draws nothing."""
+    return "settled" if searches and fate == "sampled" else fate
+
 
 STRATEGIES = {
     "target": "the target alone, one token per pass: the baseline",

@@ -11,12 +11,13 @@ from specdec_tui.decoding.records import (
     PrefillDone,
     RoundVerified,
     RunEnded,
+    RunStarted,
     Status,
     Step,
     Token,
     tokens_of,
 )
-from specdec_tui.glossary import FATES
+from specdec_tui.glossary import FATES, fate_word
 from specdec_tui.traces.export import pairs_of
 from specdec_tui.traces.markup import element, safe, spelled
 from specdec_tui.traces.tokens import ALTERNATIVES, ENTROPIES
@@ -61,6 +62,7 @@ def legend() -> str:
 
 
 def _pieces(steps: Sequence[Step], names: Mapping[int, str]) -> Iterator[str]:
+    searches = any(isinstance(step.record, RunStarted) and step.record.beams for step in steps)
     for step in steps:
         record = step.record
         if isinstance(record, PrefillDone):
@@ -73,7 +75,9 @@ def _pieces(steps: Sequence[Step], names: Mapping[int, str]) -> Iterator[str]:
             continue
         greedy = is_greedy(tokens_of(record))
         for token, text in pairs_of(step):
-            yield _piece(token, text, _told(token, text, place, greedy, names))
+            fate = f"{FATES[token.status][0]} {fate_word(token.status.value, searches)}"
+            where = f"{place} · token {token.position + 1} · {fate}"
+            yield _piece(token, text, _told(token, text, where, greedy, names))
 
 
 def _piece(token: Token, text: str, told: str) -> str:
@@ -88,9 +92,8 @@ def _piece(token: Token, text: str, told: str) -> str:
     return f'<span class="{classes}" title="{told}">{safe(text)}</span>'
 
 
-def _told(token: Token, text: str, place: str, greedy: bool, names: Mapping[int, str]) -> str:
-    fate = f"{FATES[token.status][0]} {token.status.value}"
-    lines = [f"{place} · token {token.position + 1} · {fate}", f"‘{spelled(text)}’ · id {token.id}"]
+def _told(token: Token, text: str, where: str, greedy: bool, names: Mapping[int, str]) -> str:
+    lines = [where, f"‘{spelled(text)}’ · id {token.id}"]
     lines += [" · ".join(words) for words in (chances(token, greedy), judgement(token, greedy)) if words]
     if token.insight is not None:
         lines += _insight(token.insight, kind(greedy), names)

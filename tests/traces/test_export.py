@@ -135,4 +135,5 @@ def test_every_export_of_a_search_has_its_text_and_json_its_beams() -> None:
     assert run["verified"][0]["beams"][1] == {"ids": [30, 31], "score": -0.75, "ended": True}
     assert [len(one["tokens"]) for one in run["verified"]] == [0, 2, 2] and "beams" not in run["verified"][2]
     assert len(as_csv(trace).splitlines()) == 1 + 4
+    assert "token 1 · › settled" in as_html(trace) and "· › sampled" not in as_html(trace)
     assert all(f">{word}<" in as_html(trace) for word in (" The", " sky", " is", " blue"))

@@ -242,7 +242,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.inspection.turn(message.by)
 
     def on_strategy_pane_fates_changed(self) -> None:
-        self.legend.explain(self.grid.fates)
+        self.legend.explain(self.grid.fates, self.grid.fate_words)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.stage.give_room)

@@ -49,7 +49,7 @@ class Front:
         self._app.prompt_box.placeholder = self._placeholder
         self._app.prompt_box.cursor_blink = not self._app.runs.running  # each blink is a painting
         self.show_clock()
-        self._app.legend.explain(self._app.grid.fates)
+        self._app.legend.explain(self._app.grid.fates, self._app.grid.fate_words)
         refusal, is_stuck = self._app.recordings.refusal, self._app.runs.state == "failed"
         self._app.grid.show_obstacle((refusal or "No models are loaded.") if is_stuck else "", bool(refusal))
         trace = self._app.recordings.trace

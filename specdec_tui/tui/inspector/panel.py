@@ -54,7 +54,8 @@ class Inspector(VerticalScroll, can_focus=False):
         if place is not None and log.holds(place):
             row = log.rows[place.row]
             here = {token.id: text for token, text in zip(row.tokens, row.texts, strict=False)}
-            self._look = Look(row.record, row.tokens[place.token], log.text(place), ChainMap(log.alternatives, here))
+            texts = ChainMap(log.alternatives, here)
+            self._look = Look(row.record, row.tokens[place.token], log.text(place), texts, log.searches)
         self._write()
 
     def on_resize(self, event: events.Resize) -> None:

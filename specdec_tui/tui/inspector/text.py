@@ -13,6 +13,7 @@ from rich.cells import cell_len
 
 from specdec_tui.decoding.chances import chances, has_joint_chance, is_greedy, judgement, kind, was_judged
 from specdec_tui.decoding.records import DraftsProposed, PrefillDone, RoundVerified, Status, Token, tokens_of
+from specdec_tui.glossary import fate_word
 from specdec_tui.tui.figures.words import QUIET
 from specdec_tui.tui.inspector.alternatives import LEAST_WIDTH, Line, Place, alternatives
 from specdec_tui.tui.tokens.chips import clip, spell
@@ -29,6 +30,10 @@ _FATES = {
     Status.BONUS: "bonus: the target's token behind a full acceptance",
     Status.SAMPLED: "sampled: drawn without drafts",
 }
+_FATES_IN_A_SEARCH = {
+    Status.PENDING: "pending: in the best text so far; another may still win",
+    Status.SAMPLED: "settled: every text that can still win has it",
+}
 _TESTED = "unverified: behind the refused draft; its own test failed too"  # under the block rule all are tested
 _TEXT_STYLES = {Status.REJECTED: "strike", Status.RESAMPLED: "bold", Status.BONUS: "bold", Status.UNVERIFIED: "italic"}
 _GAP = 2
@@ -39,12 +44,21 @@ _HEADS = 2  # rows above the bars: the token, and the heads of the columns
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A token, the round it is of, its own text and the texts of ids as far as they are known."""
+    """A token, the round it is of, its own text and the texts of ids as far as they are known.
+
+    `searches`: it is of a search.
+    """
 
     record: Shown
     token: Token
     text: str
     alternatives: Mapping[int, str]
+    searches: bool = False
+
+    @property
+    def word(self) -> str:
+        """What its fate is called."""
+        return fate_word(self.token.status.value, self.searches)
 
     @property
     def round(self) -> tuple[Token, ...]:
@@ -66,7 +80,7 @@ def inspector_lines(look: Look, width: int, rows: int = 100) -> list[Line]:
         above, below = facts(look, width), alternatives(look.place, look.alternatives, width)
         needed = _HEADS + len(look.place.chosen)
         if rows < needed or (below and len(above) + needed >= rows):
-            title, fate = _title(look, width, look.token.status.value), _fate(look.token, width)
+            title, fate = _title(look, width, look.word), _fate(look, width)
             rest = [*above[1 + len(fate) :], *fate]
             return [title, *rest, [], *below] if rows < needed else [title, *below, [], *rest]
         return [*above, *([[]] if below else []), *below]
@@ -77,7 +91,7 @@ def inspector_lines(look: Look, width: int, rows: int = 100) -> list[Line]:
 def facts(look: Look, width: int) -> list[Line]:
     """All about the token but the alternatives."""
     token, greedy = look.token, look.place.greedy
-    lines = [_title(look, width), *_fate(token, width)]
+    lines = [_title(look, width), *_fate(look, width)]
     told = chances(token, greedy)
     side_by_side = "   ".join(told)
     for text in [side_by_side] if cell_len(side_by_side) <= width else told:
@@ -114,9 +128,11 @@ def _title(look: Look, width: int, fate: str = "") -> Line:
     ]
 
 
-def _fate(token: Token, width: int) -> list[Line]:
+def _fate(look: Look, width: int) -> list[Line]:
+    token = look.token
     tested = token.status is Status.UNVERIFIED and was_judged(token)
-    return _wrapped(_TESTED if tested else _FATES[token.status], f"$token-{token.status.value}", width)
+    told = _FATES | _FATES_IN_A_SEARCH if look.searches else _FATES
+    return _wrapped(_TESTED if tested else told[token.status], f"$token-{token.status.value}", width)
 
 
 def _is_certain(look: Look) -> bool:

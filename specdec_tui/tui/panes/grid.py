@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.layout import Layout
 
-from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.figures import SEARCHES, RunFigures
 from specdec_tui.decoding.records import (
     Checked,
     EndReason,
@@ -24,6 +24,7 @@ from specdec_tui.decoding.records import (
     Step,
 )
 from specdec_tui.decoding.standing import Verdict
+from specdec_tui.glossary import fate_word
 from specdec_tui.settings import STRATEGIES
 from specdec_tui.several_drafters import key_of, shown
 from specdec_tui.tui.figures.scale import Scale, common_scale
@@ -84,6 +85,13 @@ class PaneGrid(VerticalScroll, can_focus=False):
     def fates(self) -> frozenset[Status]:
         """Of the tokens that can stand in the shown panes."""
         return frozenset[Status]().union(*(pane.fates for pane in self.shown))
+
+    @property
+    def fate_words(self) -> dict[Status, str]:
+        """What these fates are called in the shown panes."""
+        kinds = sorted({pane.strategy in SEARCHES for pane in self.shown})
+        found = {status: [fate_word(status.value, searches) for searches in kinds] for status in Status}
+        return {status: "/".join(dict.fromkeys(words)) for status, words in found.items()}
 
     @property
     def current(self) -> StrategyPane:

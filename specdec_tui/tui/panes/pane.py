@@ -231,8 +231,8 @@ class StrategyPane(CursorPane, can_focus=True):
                 case DraftsProposed():
                     self.run_log.add(record, step.texts)
                 case RunStarted():
-                    self.state = PaneState.PREFILL
-                    self._max_new_tokens = record.max_new_tokens
+                    self.state, self._max_new_tokens = PaneState.PREFILL, record.max_new_tokens
+                    self.run_log.searches = record.beams > 0
                     self.add_class("-running")
                     self.post_message(self.FatesChanged())
                 case Capturing():

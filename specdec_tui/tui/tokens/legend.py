@@ -42,37 +42,41 @@ class Legend(Widget):
     def __init__(self) -> None:
         super().__init__()
         self._statuses = EMITTED
+        self._words: Mapping[Status, str] = {}
 
-    def explain(self, statuses: frozenset[Status]) -> None:
-        """Name these fates: those that can stand in what is shown."""
-        if statuses != self._statuses:
-            self._statuses = statuses
+    def explain(self, statuses: frozenset[Status], words: Mapping[Status, str] | None = None) -> None:
+        """Name these fates: those that can stand in what is shown; some by other words than their own."""
+        if (statuses, words or {}) != (self._statuses, self._words):
+            self._statuses, self._words = statuses, words or {}
             self.display = bool(statuses)
             self.refresh()
 
     def render(self) -> Content:
         styles = {status: self.get_visual_style(name) for status, name in TOKEN_CLASSES.items()}
-        return legend(self.content_size.width, self._statuses, styles)
+        return legend(self.content_size.width, self._statuses, styles, self._words)
 
 
-def legend(width: int, statuses: Collection[Status], styles: Mapping[Status, Style]) -> Content:
+def legend(
+    width: int, statuses: Collection[Status], styles: Mapping[Status, Style], words: Mapping[Status, str] | None = None
+) -> Content:
     """The states that fit into `width` cells in whole words; `…` where others are left out."""
+    names = {status: status.value for status in Status} | dict(words or {})
     shown = [status for status in _ORDER if status in statuses]
     for status in _LEFT_OUT_FIRST:
-        if _cells(shown) + cell_len(_MORE) * (len(shown) < len(statuses)) <= width:
+        if _cells([names[status] for status in shown]) + cell_len(_MORE) * (len(shown) < len(statuses)) <= width:
             break
         shown = [other for other in shown if other is not status]
-    if _cells(shown) > width:
+    if _cells([names[status] for status in shown]) > width:
         return Content("")
-    gap = "  " if _cells(shown) + len(shown) - 1 + cell_len(_MORE) <= width else " "
+    gap = "  " if _cells([names[status] for status in shown]) + len(shown) - 1 + cell_len(_MORE) <= width else " "
     parts: list[tuple[str, Style | str]] = []
     for status in shown:
         style = styles[status]
-        parts += [(gap * bool(parts), ""), (f"{GLYPHS[status]} ", style + Style(strike=False)), (status.value, style)]
-    is_more = len(shown) < len(statuses) and _cells(shown) + cell_len(_MORE) <= width
+        parts += [(gap * bool(parts), ""), (f"{GLYPHS[status]} ", style + Style(strike=False)), (names[status], style)]
+    is_more = len(shown) < len(statuses) and _cells([names[status] for status in shown]) + cell_len(_MORE) <= width
     return Content.assemble(*parts, _MORE * is_more)
 
 
-def _cells(statuses: Collection[Status]) -> int:
+def _cells(names: Collection[str]) -> int:
     """With a blank between two."""
-    return sum(2 + cell_len(status.value) + 1 for status in statuses) - 1
+    return sum(2 + cell_len(name) + 1 for name in names) - 1

@@ -49,6 +49,8 @@ class RunLog:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.alternatives: dict[int, str] = {}
+        self.searches = False
+        """Whether the run is a search, which draws nothing."""
         self.rest: tuple[str, ...] = ()
         """What an unfinished last character still owed when the run ended."""
         self._starts = array("q")  # position of the first token of each row
@@ -64,7 +66,7 @@ class RunLog:
         """Forget everything, for a new run."""
         self.rows.clear()
         self.alternatives.clear()
-        self.rest = ()
+        self.rest, self.searches = (), False
         del self._starts[:], self._open[:]
         self._next = 0
 

@@ -8,7 +8,16 @@ from shell import ask, make_app, ready, toasts, until
 from textual.pilot import Pilot
 from widget_data import painted
 
-from specdec_tui.decoding.records import Status
+from specdec_tui.decoding.records import (
+    Beam,
+    DraftsProposed,
+    PrefillDone,
+    RoundVerified,
+    RunStarted,
+    Status,
+    Step,
+    Token,
+)
 from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.tokens.run_log import Place
@@ -349,3 +358,27 @@ async def test_of_three_panes_the_one_that_spans_both_columns_is_not_cut_by_the_
             assert not box.overlaps(app.grid.panes[name].region)
             await pilot.press("i")
             await until(pilot, lambda: app.inspection.panel is None, "closed")
+
+
+async def test_a_token_of_a_search_is_called_settled_and_what_is_open_stands_behind_it() -> None:
+    beams = (Beam((1,), -1.0),)
+    records = (
+        (RunStarted("beam", 3, 0, 9, beams=2), ()),
+        (PrefillDone(None, 0.1, beams=beams), ()),
+        (RoundVerified(0, (), None, 0.0, 0.1, 0.0, (Token(1, Status.SAMPLED, 0, 0.5),), beams), (" sky",)),
+        (DraftsProposed(1, (Token(2, Status.PENDING, 1),)), (" is",)),
+    )
+    app = make_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(pilot)
+        app.grid.begin(("target", "beam"), 9)
+        app.grid.deliver([Step("beam", record, texts) for record, texts in records])
+        pane = app.grid.panes["beam"]
+        pane.focus(scroll_visible=False)
+        await pilot.pause()
+        assert painted(pane.token_view)[0].rstrip() == " sky is"
+        app.front.settle()
+        await pilot.press("i", "home")
+        await until(pilot, lambda: app.inspection.panel is not None and "token 1" in told(app), "opened")
+        assert "settled: every text that can still win has it" in told(app) and "drawn" not in told(app)
+        assert "› sampled/settled" in painted(app.legend)[0]

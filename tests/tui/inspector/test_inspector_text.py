@@ -150,3 +150,12 @@ def test_prefill_and_pending_drafts_have_words_of_their_own() -> None:
     draft = Token(0, Status.PENDING, 7)
     text = text_of(look(draft, record=DraftsProposed(2, (draft,))))
     assert "round 3, token 8" in text and "pending:" in text and "clock" not in text
+
+
+def test_nothing_of_a_search_is_called_drawn() -> None:
+    settled, pending = (Token(3, fate, 4, 0.25) for fate in (Status.SAMPLED, Status.PENDING))
+    assert "settled: every text that can still win has it" in told(settled, searches=True)
+    assert "pending: in the best text so far; another may still win" in told(pending, searches=True)
+    words = f"{told(settled, searches=True)} {told(pending, searches=True)}"
+    assert not any(word in words for word in ("drawn", "sampled", "judged"))
+    assert "sampled: drawn without drafts" in told(settled) and "has not judged it yet" in told(pending)

@@ -36,6 +36,12 @@ def test_only_the_states_that_can_stand_are_named() -> None:
     assert legend(80, EMITTED, EVERY).plain == "✓ accepted  ↻ resampled  + bonus  › sampled"
 
 
+def test_a_fate_that_searches_call_otherwise_has_both_words() -> None:
+    shown = legend(80, EMITTED, EVERY, {Status.SAMPLED: "sampled/settled"})
+    assert shown.plain == "✓ accepted  ↻ resampled  + bonus  › sampled/settled"
+    assert legend(46, EMITTED, EVERY, {Status.SAMPLED: "sampled/settled"}).plain.endswith("+ bonus …")
+
+
 def test_each_state_has_a_glyph_of_its_own() -> None:
     assert len(set(GLYPHS.values())) == len(Status)
 
