@@ -103,6 +103,9 @@ def controls_of(
         min_length=asked.get("min_length", 0) if settings.min_new_tokens is None else 0,
         biases=biases,
         banned=banned,
+        forced_first=asked.get("forced_bos_token"),
+        forced_last=tuple(asked.get("forced_eos_token", ())),
+        last_at=settings.max_new_tokens - 1,
         end_ids=end_ids,
         begin=begin,
     )
@@ -114,7 +117,7 @@ def from_the_model(settings: Settings, asked: Asked) -> str:
     names = [
         name
         for name in asked
-        if getattr(settings, "min_new_tokens" if name == "min_length" else name) is None
+        if getattr(settings, "min_new_tokens" if name == "min_length" else name, None) is None
         and not (greedy and name in _WHEN_SAMPLING)
     ]
     if not names:

@@ -100,4 +100,6 @@ _READ: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "suppress_tokens": ("bad_words", lambda value: [[id] for id in _ids(value)]),
     "sequence_bias": ("logit_bias", _biases),
     "stop_strings": ("stop_strings", _texts),
+    "forced_bos_token_id": ("forced_bos_token", lambda value: _ids([value])[0]),
+    "forced_eos_token_id": ("forced_eos_token", lambda value: _ids([value] if type(value) is int else value)),
 }

@@ -22,9 +22,10 @@ class Controls:
     below 0; Keskar et al. 2019, arXiv 1909.05858). `presence_penalty` and `frequency_penalty` are taken from the logits
     of new tokens, once each and once for every time. `no_repeat_ngram`: no n tokens come twice. `biases`: added to the
     logit of the last token of a sequence where the others precede it; minus infinity forbids it, as do `banned` ones,
-    which hold against every bias. `end_ids` are forbidden before there are `min_new_tokens`,
-    or `min_length` tokens with the prompt's. `begin`: what stands for the prompt where an encoder reads that, whose
-    tokens then count for nothing; None where the text goes on behind it.
+    which hold against every bias. `end_ids` are forbidden before there are `min_new_tokens`, or `min_length` tokens
+    with the prompt's. Behind one token alone `forced_first` follows, and where there are `last_at` new ones, one of
+    `forced_last`. `begin`: what stands for the prompt where an encoder reads that, whose tokens then count for
+    nothing; None where the text goes on behind it.
     """
 
     repetition_penalty: float = 1.0
@@ -35,13 +36,16 @@ class Controls:
     min_length: int = 0
     biases: tuple[tuple[tuple[int, ...], float], ...] = ()
     banned: tuple[tuple[int, ...], ...] = ()
+    forced_first: int | None = None
+    forced_last: tuple[int, ...] = ()
+    last_at: int = 0
     end_ids: frozenset[int] = frozenset()
     begin: tuple[int, ...] | None = None
 
     @property
     def asked(self) -> tuple[str, ...]:
         """Names of the fields that change logits."""
-        names = (field.name for field in fields(self) if field.name not in ("end_ids", "begin"))
+        names = (field.name for field in fields(self) if field.name not in ("last_at", "end_ids", "begin"))
         return tuple(name for name in names if getattr(self, name) != getattr(NO_CONTROLS, name))
 
     def apply(self, logits: torch.Tensor, text: Sequence[int], prompt: int) -> torch.Tensor:
@@ -79,6 +83,12 @@ class Controls:
         if len(ids) - prompt < self.min_new_tokens or len(ids) < self.min_length:
             ends = [token for token in self.end_ids if token < len(row)]
             row[torch.tensor(ends, dtype=torch.long, device=row.device)] = -torch.inf
+        forced = [self.forced_first] if len(ids) == 1 and self.forced_first is not None else []
+        if len(ids) - prompt == self.last_at:
+            forced = [*self.forced_last] or forced
+        if forced and max(forced) < len(row):
+            row.fill_(-torch.inf)
+            row[torch.tensor(forced, device=row.device)] = 0.0
 
 
 NO_CONTROLS = Controls()

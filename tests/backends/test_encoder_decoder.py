@@ -120,6 +120,7 @@ CONTROLLED: dict[str, dict[str, Any]] = {
     "repetition": {"repetition_penalty": 2.0},
     "ngrams": {"no_repeat_ngram_size": 2},
     "least": {"min_length": 12, "sequence_bias": [[[1], 1e4]]},
+    "forced": {"forced_bos_token_id": 7, "forced_eos_token_id": 1},
     "banned": {"bad_words_ids": [[token] for token in range(100, 300)]},
 }
 
@@ -135,7 +136,7 @@ def test_controls_see_what_the_decoder_wrote_and_no_prompt_as_in_generate(kind: 
     asked, applied = settings_asked(CONTROLLED[name])
     assert applied == CONTROLLED[name].keys()
     ends = frozenset({1})
-    controls = controls_of(Settings(), asked, ends, lambda word: [], begin_of(model(kind)))
+    controls = controls_of(Settings(max_new_tokens=LENGTH), asked, ends, lambda word: [], begin_of(model(kind)))
     for strategy in STRATEGIES:
         records = run(kind, strategy, gamma=3, end_ids=ends, controls=controls)
         assert new_ids(records) == theirs, strategy
