@@ -21,6 +21,7 @@ from specdec_tui.decoding.records import (
     RunStarted,
     Status,
     Step,
+    Token,
     beams_of,
     tokens_of,
 )
@@ -45,8 +46,9 @@ class StrategyRun:
     ids: list[int] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)  # of these ids, as they were told
     end: RunEnded | None = None
-    pending: list[int] = field(default_factory=list)  # what a search has behind these
+    pending: list[tuple[Token, str]] = field(default_factory=list)  # what a search has behind these
     searches: bool = False
+    cut_by: RunEnded | None = None  # where it is over, but not yet told
     own_tokens: bool = False
     told: set[int] = field(default_factory=set)  # ids whose text was sent for the alternatives
 
@@ -71,6 +73,9 @@ class StrategyRun:
         """
         from specdec_tui.backends.in_time import Stopped
 
+        if self.cut_by is not None:
+            self.end = self.cut_by
+            return Step(self.strategy, self.end, answer="".join(self.pieces))
         record = next(self.records)
         if isinstance(record, RunStarted):
             self.searches = record.beams > 0
@@ -81,22 +86,22 @@ class StrategyRun:
         try:
             step = self.tokenizer.spell(lambda: self._with_text(record), self.cancelled)
         except Stopped as stopped:
-            step = self._cut(RunEnded(EndReason.CANCELLED, str(stopped)))
+            return self._cut(record, RunEnded(EndReason.CANCELLED, str(stopped)))
         except ValueError as error:
-            step = self._cut(RunEnded(EndReason.ERROR, str(error)))
-        if isinstance(step.record, RunEnded):
-            self.end = step.record
-        elif isinstance(record, PrefillDone | RoundVerified):
+            return self._cut(record, RunEnded(EndReason.ERROR, str(error)))
+        if isinstance(record, RunEnded):
+            self.end = record
+        elif not isinstance(record, DraftsProposed):
             self._take(record, step.texts)
+        elif self.searches:
+            self.pending[record.kept :] = zip(record.drafts, step.texts, strict=True)
         return step
 
     def _with_text(self, record: DraftsProposed | PrefillDone | RoundVerified | RunEnded) -> Step:
         match record:
             case DraftsProposed(drafts=drafts, kept=kept):
-                pending = [*self.pending[:kept], *(t.id for t in drafts)]
-                if self.searches:
-                    self.pending = pending
-                return Step(self.strategy, record, self.text.peek(pending)[kept:])
+                pending = [*(token for token, _ in self.pending[:kept]), *drafts]
+                return Step(self.strategy, record, self.text.peek([token.id for token in pending])[kept:])
             case PrefillDone() | RoundVerified():
                 alternatives = self._alternatives(record)
                 return Step(self.strategy, record, self._advance(record), alternatives=alternatives)
@@ -105,18 +110,27 @@ class StrategyRun:
                 rest = self.text.rest()
                 return Step(self.strategy, record, (rest,) if rest else (), answer=answer)
 
-    def _cut(self, end: RunEnded) -> Step:
-        """The run ends before its next record, with the answer as far as it was told."""
+    def _cut(self, record: Record, end: RunEnded) -> Step:
+        """The run ends before this record, with the answer as far as it was told: of a search its best text."""
         if isinstance(self.records, Generator):
             self.records.close()
-        return Step(self.strategy, end, answer="".join(self.pieces))
+        self.cut_by = end
+        if not self.pending or not isinstance(record, DraftsProposed | RoundVerified):
+            return self.step()
+        settled = tuple(replace(token, status=Status.SAMPLED) for token, _ in self.pending)
+        texts = tuple(text for _, text in self.pending)
+        last = RoundVerified(record.round, (), None, 0.0, 0.0, 0.0, settled)
+        self._take(last, texts)
+        return Step(self.strategy, last, texts)
 
     def _take(self, record: PrefillDone | RoundVerified, texts: Sequence[str]) -> None:
         emitted = [(t.id, text) for t, text in zip(tokens_of(record), texts, strict=True) if t.status in EMITTED]
         self.ids += [id for id, _ in emitted]
         self.pieces += [text for _, text in emitted]
         if isinstance(record, RoundVerified):
-            del self.pending[: len(record.settled)]
+            settled = [token.id for token in record.settled]
+            goes_on = [token.id for token, _ in self.pending[: len(settled)]] == settled
+            self.pending = self.pending[len(settled) :] if goes_on and record.beams else []
 
     def _alternatives(self, record: PrefillDone | RoundVerified) -> tuple[tuple[int, str], ...]:
         """Id and text of what the models thought of, as far as it was not sent before."""

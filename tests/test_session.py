@@ -667,6 +667,44 @@ def test_a_search_runs_beside_the_others_and_is_compared_with_nothing(
     assert figures["beam"].new_tokens == 12 and figures["beam"].acceptance_rate is None
 
 
+@pytest.mark.parametrize("what", ["push", "peek"])
+@pytest.mark.parametrize("error", [ValueError("no such piece"), Stopped("the tokenizer took too long")])
+@pytest.mark.parametrize("calls", range(1, 12))
+def test_a_search_whose_text_cannot_be_told_keeps_what_was_shown_of_it(
+    make_engine: Callable[[TinyPair], LocalEngine], what: str, error: Exception, calls: int
+) -> None:
+    class Failing(Letters):
+        def fail(self, ids: Iterable[int]) -> tuple[str, ...]:
+            ids = list(ids)
+            nonlocal calls
+            calls -= bool(ids)
+            if ids and calls < 0:
+                raise error
+            return Letters.push(self, ids)
+
+    pair = TinyPair()
+    pair.tokenizer = Failing()
+    setattr(pair.tokenizer, what, pair.tokenizer.fail)
+    settings = replace(Settings(), strategies=("beam",), beam_width=3, max_new_tokens=12)
+    text, pending, shown, end = "", "", "", None
+    for event in make_engine(pair).run("x", settings, never):
+        match event:
+            case Step(record=DraftsProposed(kept=kept), texts=texts):
+                pending = pending[:kept] + "".join(texts)
+                shown = text + pending
+            case Step(record=RoundVerified() | PrefillDone(), texts=texts):
+                text += "".join(texts)
+                pending = pending[len(texts) :] if pending.startswith("".join(texts)) else ""
+            case Step(record=RunEnded(), answer=answer):
+                end = event.record
+                assert answer == text
+    assert isinstance(end, RunEnded)
+    if end.message == str(error):
+        assert text.startswith(shown), (text, shown)
+    else:
+        assert len(text) == 12
+
+
 def test_what_a_search_has_open_is_told_before_the_others_have_their_turn(
     make_engine: Callable[[TinyPair], LocalEngine],
 ) -> None:
