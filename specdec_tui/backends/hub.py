@@ -40,6 +40,7 @@ _TOKENIZER_STEMS = (
     *("tokenizer", "vocab", "merges", "spiece", "tekken", "special_tokens", "added_tokens"),
     *("source.spm", "target.spm"),
 )
+_WITHOUT_FILES = ("ByT5Tokenizer",)  # their tokens are the bytes
 # Bytes that may come beyond those that were announced, and in all where no number was.
 _SLACK, _MOST_UNTOLD = 16 << 20, 1 << 30
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?")  # as long as the hub has them
@@ -204,7 +205,13 @@ def _check_gguf(source: str, path: Path) -> None:
 
 
 def _has_tokenizer(folder: Path) -> bool:
-    return any(not os.path.isdir(path) for name in _TOKENIZER_FILES for path in folder.glob(name))
+    if any(not os.path.isdir(path) for name in _TOKENIZER_FILES for path in folder.glob(name)):
+        return True
+    try:
+        named = read_object(folder / "tokenizer_config.json").get("tokenizer_class")
+    except (OSError, FileProblem):
+        return False
+    return named in _WITHOUT_FILES
 
 
 def _check_tokenizer(source: str, folder: Path) -> None:

@@ -73,6 +73,21 @@ def test_every_family_loads_and_every_strategy_is_identical_to_the_target(save: 
     assert not [e for e in events if isinstance(e, Step) and isinstance(e.record, Notice) and "</s>" in str(e.record)]
 
 
+def test_a_tokenizer_of_bytes_has_no_file_and_needs_none(save: Save) -> None:
+    folder = save("bytes", vocab_size=384)
+    for file in folder.glob("*token*"):
+        file.unlink()
+    transformers.ByT5Tokenizer().save_pretrained(folder)
+    engine = LocalEngine()
+    engine.load(ModelChoice(target=str(folder), drafter=("none",), device="cpu"), lambda progress: None)
+    settings = Settings(strategies=("target", "ngram"), max_new_tokens=12)
+    checks = [e for e in engine.run("the café", settings, lambda: False) if isinstance(e, Checked)]
+    assert [one.lossless.status for one in checks] == [LosslessStatus.IDENTICAL] * 2
+    change(folder, "tokenizer_config.json", tokenizer_class="T5Tokenizer")
+    with pytest.raises(LoadError, match="there is no tokenizer"):
+        load(folder)
+
+
 def test_a_chat_template_is_not_applied_and_turns_do_not_add_up(save: Save) -> None:
     pair = load(save("one", chat="{% for m in messages %}<s>{{ m['content'] }}{% endfor %}"))
     assert not pair.tokenizer.has_chat_template
