@@ -6,24 +6,26 @@ from collections.abc import Sequence
 
 from textual import events
 from textual.content import Content
-from textual.widgets import Static
+from textual.geometry import Size
+from textual.widget import Widget
 
 from specdec_tui.tui.app.notices import Notice
 from specdec_tui.tui.app.race import Race, finish_words
 from specdec_tui.tui.commands.header import one_row
+from specdec_tui.tui.figures.words import in_rows
 
 # Beside a notice at least so much of the prompt is left, or none of it.
 _LEAST_CELLS = 20
 
 
-class RunLine(Static):
+class RunLine(Widget):
     """One row; more only where what is to be said is longer than the screen is wide."""
 
     def __init__(self) -> None:
         super().__init__(id="run-line")
         self._parts: Sequence[Content] = ()
         self._notices: Sequence[Notice] = ()
-        self._rows = 1
+        self._line, self._rows = Content(), 1
 
     def show(self, parts: Sequence[Content], notices: Sequence[Notice] = ()) -> None:
         self._parts, self._notices = parts, notices
@@ -34,10 +36,16 @@ class RunLine(Static):
 
     def _write(self) -> None:
         width = self.content_size.width
-        line = with_notices(self._parts, self._notices, width)
-        rows = max(1, line.get_height({}, width)) if width else 1
-        self.update(line, layout=rows != self._rows)  # a layout for every tick of a race would be dear
+        self._line = with_notices(self._parts, self._notices, width)
+        rows = max(1, len(self._line.wrap(width))) if width else 1
+        self.refresh(layout=rows != self._rows)  # a layout for every tick of a race would be dear
         self._rows = rows
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return self._rows
+
+    def render(self) -> Content:
+        return in_rows(self._line, *self.content_size)
 
 
 def happening(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
 from specdec_tui.decoding.costs import TIMES_VARY, costs
@@ -158,7 +158,17 @@ def shortened(sentence: str, width: int) -> str:
     words = sentence.split()
     while words and cell_len(" ".join(words)) >= width:
         words.pop()
-    return " ".join(words) + "…"
+    return (" ".join(words) or set_cell_size(sentence, max(0, width - 1)).rstrip()) + "…"
+
+
+def in_rows(text: Content, width: int, rows: int) -> Content:
+    """A text wrapped between words; the last of its rows says with `…` that there was no room for more."""
+    lines = text.wrap(max(1, width))
+    if len(lines) > rows > 0:
+        last = lines[rows - 1].rstrip()
+        kept = shortened(f"{last.plain} {'·' * width}", width) if last.plain else "…"
+        lines[rows - 1 :] = [Content.assemble(last[: len(kept) - 1], "…")]
+    return Content("\n").join(lines)
 
 
 def _cells(line: Sequence[Part]) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from scripted_engine import ScriptedEngine
+from shell import make_app, ready, until
 from textual.content import Content
+from widget_data import painted
 
 from specdec_tui.settings import Settings
 from specdec_tui.tui.app.notices import Notice, Notices
@@ -52,6 +54,19 @@ def test_a_notice_stands_behind_the_prompt_or_in_its_place_and_is_never_cut() ->
         assert len(line) == 78 or line == "x" * length
         assert ("why" in line) == (length <= 56)
     assert with_notices([], [Notice("short", "error", 0)], 30).plain.endswith("✗ short")
+
+
+async def test_a_notice_on_a_low_screen_ends_in_a_mark_where_it_has_no_room() -> None:
+    """`The table compares strategies after a` stood there, at 40 columns."""
+    app = make_app(ScriptedEngine())
+    async with app.run_test(size=(40, 12)) as pilot:
+        await ready(pilot)
+        said = "The table compares strategies after a run"
+        app.say(said)
+        await pilot.pause()
+        assert [line.strip() for line in painted(app.run_line)] == ["The table compares strategies after a…"]
+        await pilot.resize_terminal(40, 24)
+        await until(pilot, lambda: " ".join(line.strip() for line in painted(app.run_line)) == said)
 
 
 def test_information_gives_way_to_what_is_said_next_and_problems_stand_for_their_time() -> None:

@@ -342,12 +342,30 @@ def test_a_slow_run_is_called_slower_at_any_width(width: int) -> None:
 
 async def test_a_run_with_more_notices_than_a_pane_has_room_for_shows_some_and_counts_the_others() -> None:
     pane = StrategyPane(1, "target")
-    async with HostApp(pane, columns="-one").run_test(size=(100, 20)):
+    async with HostApp(pane, columns="-one").run_test(size=(100, 20)) as pilot:
         pane.begin(8)
-        updates = []
-        update = pane._notes.update
-        pane._notes.update = lambda content: (updates.append(1), update(content))  # type: ignore[method-assign]
+        shows = []
+        show = pane._notes._show
+        pane._notes._show = lambda: (shows.append(1), show())  # type: ignore[method-assign]
         pane.feed([Step("target", Notice(f"notice {i % 40}")) for i in range(10_000)])
-        assert len(updates) == 1  # one painting, however many
-        shown = str(pane._notes.render())
-        assert "notice 11" in shown and "notice 12" not in shown and "… and 28 more" in shown
+        assert len(shows) == 1  # one painting, however many
+        await pilot.pause()
+        shown = [line.strip() for line in painted(pane.query_one(".notes"))]
+        assert shown == [*(f"notice {i}" for i in range(4)), "… and 36 more: exports hold them all"]
+
+
+@pytest.mark.parametrize(("size", "rows"), [((40, 6), 1), ((40, 20), 5), ((60, 20), 5), ((100, 20), 5)])
+async def test_a_notice_that_has_no_room_ends_in_a_mark_after_a_whole_word(size: tuple[int, int], rows: int) -> None:
+    """`a step is 4 passes here, one for` stood there, at 40 columns."""
+    pane = StrategyPane(6, "beam")
+    async with HostApp(pane, columns="-one").run_test(size=size) as pilot:
+        said = "a step is 4 passes here, one for each beam: this pass reads one text at a time"
+        for count in range(1, 9):
+            text = " ".join([said] * count)
+            pane.begin(8)
+            pane.feed([Step("beam", Notice(text))])
+            await pilot.pause()
+            shown = [line.strip() for line in painted(pane.query_one(".notes"))]
+            told = " ".join(shown)
+            assert (len(shown) <= rows and told == text) or (told.endswith("…") and len(shown) == rows), told
+            assert f"{text} ".startswith(f"{told.removesuffix('…')} ")
