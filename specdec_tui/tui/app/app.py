@@ -336,8 +336,9 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.views.toggle_drafts()
 
     def action_scroll_pane(self, how: str) -> None:
-        self.stage.make_way()
-        self.grid.current.action_scroll_view(how)
+        if not self.stage.scroll_table(how):
+            self.stage.make_way()
+            self.grid.current.action_scroll_view(how)
 
     def action_toggle_table(self) -> None:
         if not self.stage.toggle_table():
@@ -350,6 +351,7 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def action_toggle_side_bar(self) -> None:
         if self.side_bar is None:
+            self.stage.make_way()
             self.table.display = self.table.display and self.size.width >= NARROW
             self.drawer.open(self.body, self.settings, self.runs.asks, self.runs.pair)
         else:

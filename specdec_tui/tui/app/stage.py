@@ -92,7 +92,17 @@ class Stage:
         if alone and self.grid.focused is not None:
             self.grid.screen.set_focus(None)  # else it would go to the prompt, and the next key with it
         self.grid.display = not alone
+        self.table.set_class(alone, "-alone")
+        if isinstance(body := self.grid.parent, Widget):
+            body.set_class(alone and len(body.children) == 1, "-empty")
         self.grid.strip.display = self.grid.is_one_at_a_time and not alone
+
+    def scroll_table(self, how: str) -> bool:
+        """Move the table where it stands in the place of the panes and does not show all; else False."""
+        if self.grid.display or not self.table.overflows:
+            return False
+        self.table.scroll(how)
+        return True
 
     def make_way(self) -> None:
         """A pane is wanted: a table in its place goes."""

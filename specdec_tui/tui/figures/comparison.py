@@ -10,14 +10,15 @@ from types import MappingProxyType
 from rich.cells import cell_len, set_cell_size
 from textual import events
 from textual.content import Content
-from textual.widgets import Static
+from textual.geometry import Size
+from textual.widget import Widget
 
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED, Costs, costs
 from specdec_tui.decoding.figures import OTHER_TEXTS, RunFigures
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.decoding.standing import MARKS, MEANINGS, RECOMPUTES, Standing, Verdict, standing
 from specdec_tui.doors.characters import visible
-from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part, lossless_part, speed_text
+from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part, fit_groups, lossless_part, speed_text
 
 Row = tuple[str, RunFigures, Lossless | None]
 
@@ -45,25 +46,42 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`rank`: the lower, the sooner it has room. `more` takes its place where there is room for that too."""
+    """`rank`: the lower, the sooner it has room. What is in `more` takes its place where that has room, too."""
 
     title: str
     rank: int
     cell: Callable[[Entry], Part]
     is_number: bool = True
-    more: Callable[[Entry], Part] | None = None
+    more: tuple[tuple[int, Callable[[Entry], Part]], ...] = ()
+
+    @property
+    def longest(self) -> Callable[[Entry], Part]:
+        return self.more[-1][1] if self.more else self.cell
 
 
-class ComparisonTable(Static):
-    """Numbers of all panes side by side; the best speedup carries a star. Nothing is cut and nothing scrolls."""
+class ComparisonTable(Widget):
+    """Numbers of all panes side by side; the best speedup carries a star. No column is cut.
+
+    Where there are fewer rows than it has to say, what is below the headings can be scrolled, and it says so.
+    """
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes, markup=False)
+        super().__init__(id=id, classes=classes)
         self._entries: Sequence[Entry] = ()
         self._label = ""
         self._can_repeat = True
-        self.height_wanted = 0
+        self._lines: list[Content] = []
+        self._top = 0
+
+    @property
+    def height_wanted(self) -> int:
         """Rows of all it has to say."""
+        return len(self._lines)
+
+    @property
+    def overflows(self) -> bool:
+        """Whether it can be scrolled."""
+        return self.height_wanted > self.size.height
 
     @property
     def row_count(self) -> int:
@@ -72,7 +90,7 @@ class ComparisonTable(Static):
     def cells(self, strategy: str) -> dict[str, str]:
         """What is known of a strategy, by column, whether there is room for it or not."""
         entry = next(entry for entry in self._entries if entry.strategy == strategy)
-        return {column.title: (column.more or column.cell)(entry)[0].strip() for column in COLUMNS}
+        return {column.title: column.longest(entry)[0].strip() for column in COLUMNS}
 
     def show(
         self,
@@ -99,9 +117,45 @@ class ComparisonTable(Static):
 
     def _fill(self) -> None:
         width = self.size.width or self.app.size.width
-        lines = table_lines(self._entries, self._label, self._can_repeat, width)
-        self.height_wanted = len(lines)
-        self.update(Content("\n").join(lines))
+        self._lines = table_lines(self._entries, self._label, self._can_repeat, width)
+        self.refresh(layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return self.height_wanted
+
+    def render(self) -> Content:
+        lines, self._top = in_sight(self._lines, self._top, *self.size)
+        return Content("\n").join(lines)
+
+    def scroll(self, how: str) -> None:
+        """Move what is below the headings by one of the ways that a pane's text moves."""
+        page = max(1, self.size.height - 2)
+        ways = {"scroll_up": -1, "scroll_down": 1, "page_up": -page, "page_down": page}
+        ends = {"scroll_home": 0, "scroll_end": self.height_wanted}
+        self._top = max(0, self._top + ways[how]) if how in ways else ends[how]
+        self.refresh()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self.scroll("scroll_down")
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self.scroll("scroll_up")
+
+
+def in_sight(lines: Sequence[Content], top: int, width: int, height: int) -> tuple[list[Content], int]:
+    """The headings and, from the line `top` below them, what else has room; and the `top` that this took.
+
+    Where that is not all, the last row says how much there is above and below.
+    """
+    room = height - 2
+    if len(lines) <= height or room < 1:
+        return list(lines[: max(1, height)]), 0
+    top = min(top, len(lines) - 1 - room)
+    above, below = top, len(lines) - 1 - room - top
+    more = [f"{sign} {count} more" for sign, count in (("↑", above), ("↓", below)) if count]
+    keys = "pageup, pagedown"
+    told = fit_groups([[(f" {' · '.join(more)}", WARN)], [(keys, QUIET)]], width)
+    return [lines[0], *lines[1 + top : 1 + top + room], Content.assemble(*told)], top
 
 
 def ranked(rows: Sequence[Row], baseline: RunFigures | None) -> list[Entry]:
@@ -163,14 +217,16 @@ def fitting(entries: Sequence[Entry], width: int) -> tuple[list[Column], int]:
         used = 1 + sum(_width(one, entries) for one in tried.values()) + _gap(width) * (len(tried) - 1)
         if not shown or used <= room:
             shown = tried
+        elif column.rank < _REST and column.title not in shown:
+            break
     return [shown[column.title] for column in COLUMNS if column.title in shown], len(COLUMNS) - len(shown)
 
 
 def _with_more() -> Iterator[Column]:
     for column in COLUMNS:
         yield column
-        if column.more is not None:
-            yield replace(column, rank=_MORE_RANK, cell=column.more)
+        for rank, cell in column.more:
+            yield replace(column, rank=rank, cell=cell)
 
 
 def _width(column: Column, entries: Sequence[Entry]) -> int:
@@ -241,6 +297,11 @@ def _name(entry: Entry, longest: int = _LONGEST_DRAFTER) -> Part:
     return (f"{'★' if entry.is_best else ' '} {told}", GOOD if entry.is_best else "")
 
 
+def _bare_name(entry: Entry) -> Part:
+    """No two strategies have the same."""
+    return _name(replace(entry, drafter=""))
+
+
 def _whole_name(entry: Entry) -> Part:
     return _name(entry, _WIDEST_DRAFTER)
 
@@ -264,6 +325,14 @@ def _speedup(entry: Entry) -> Part:
         case Verdict.SHORT | Verdict.UNCHECKED:
             return (f"{found.marked}, {found.doubt}", "")
     return (f"{found.marked}, {found.verdict.value}", WARN)
+
+
+def _bare_speedup(entry: Entry) -> Part:
+    """Without the words that a note below the rows has, or the figure itself."""
+    found, whole = entry.standing, _speedup(entry)
+    if found is None or entry.strategy == "target":
+        return whole
+    return (f"{found.marked} {found.word}" if found.verdict is Verdict.SHORT else found.marked, whole[1])
 
 
 def _cost(entry: Entry, value: float | None, unit: str = "") -> Part:
@@ -306,16 +375,19 @@ def _shares(entry: Entry) -> Part:
     return (" / ".join(f"{part / run.decode_seconds:.0%}" for part in parts), "")
 
 
+_REST, _MORE = 3, 9
+"""Ranks: below the first are the columns that the table is for; from the second on what is said at greater length."""
+
 COLUMNS = (
-    Column("strategy", 0, _name, is_number=False, more=_whole_name),
+    Column("strategy", 0, _bare_name, is_number=False, more=((_REST, _name), (_MORE, _whole_name))),
     Column("tok/s", 1, _rate),
-    Column("speedup", 2, _speedup),
+    Column("speedup", 2, _bare_speedup, more=((2, _speedup),)),
     Column("predicted", 5, lambda entry: _cost(entry, entry.costs.predicted_speedup, "×")),
     Column("α", 3, lambda entry: _number(entry.figures.acceptance_rate, ".2f")),
     Column("τ", 4, lambda entry: _number(entry.figures.tokens_per_target_call, ".2f")),
     Column("c", 7, lambda entry: _cost(entry, entry.costs.cost_ratio)),
     Column("v", 8, lambda entry: _cost(entry, entry.costs.verify_ratio)),
-    Column("lossless", 6, lambda entry: _verdict(entry, is_short=True), is_number=False, more=_verdict),
+    Column("lossless", 6, lambda entry: _verdict(entry, is_short=True), is_number=False, more=((_MORE, _verdict),)),
     Column("drafted", 10, _count(lambda run: run.drafted)),
     Column("accepted", 11, _count(lambda run: run.accepted)),
     Column("rejected", 12, _count(lambda run: run.rejected)),
@@ -324,5 +396,4 @@ COLUMNS = (
     Column("prefill s", 15, lambda entry: _number(entry.figures.prefill_seconds or None, ".2f")),
     Column("draft / verify / other", 16, _shares),
 )
-_MORE_RANK = 9
 _LEAST_HINT = len(f" +{len(COLUMNS)} ")

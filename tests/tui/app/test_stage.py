@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from scripted_engine import ScriptedEngine
+from scripted_engine import ScriptedEngine, info
 from shell import ask, make_app, ready, until
 from textual.screen import Screen
 from widget_data import painted
 
+from specdec_tui.settings import STRATEGIES
 from specdec_tui.tui.panes.arrangement import LEAST_PANE_ROWS
 
 
@@ -35,6 +36,36 @@ async def test_a_table_that_would_leave_a_pane_a_line_of_text_yields_and_says_so
         await pilot.resize_terminal(size[0], 24)
         await until(pilot, lambda: app.grid.display and app.table.display, "both")
         assert app.grid.region.height >= LEAST_PANE_ROWS
+
+
+@pytest.mark.parametrize("size", [(60, 18), (40, 12), (120, 18)])
+async def test_a_table_in_the_place_of_the_panes_leaves_the_prompt_whole_and_keys_scroll_it(
+    size: tuple[int, int],
+) -> None:
+    """Of the prompt only the upper border was there, and rows that had no room could not be come to."""
+    pair = info("org/target", *(f"org/drafter-{n}" for n in range(4)))
+    app = make_app(ScriptedEngine(pair=pair), strategies=tuple(STRATEGIES[:10]))
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        await ask(pilot, "why blue")
+        await until(pilot, lambda: app.recordings.trace is not None and not app.runs.running)
+        prompt = app.prompt_box.region
+        await pilot.press("escape", "t")
+        if not app.table.display:
+            await pilot.press("t")
+        await until(pilot, lambda: not app.grid.display, "the table alone")
+        assert app.prompt_box.region == prompt and prompt.bottom <= app.footer.region.y
+        assert app.table.region.bottom <= prompt.y
+        seen = " ".join(painted(app.table))
+        for _ in range(4):
+            assert app.table.display == app.table.overflows or size == (120, 18)
+            if app.table.overflows:
+                await pilot.press("pagedown")
+                await pilot.pause()
+                seen += " ".join(painted(app.table))
+        assert all(f" {result.strategy} " in seen for result in app.grid.results)
+        await pilot.press("s")
+        await until(pilot, lambda: app.side_bar is not None and app.side_bar.region.height > 2, "room for the bar")
 
 
 @pytest.mark.parametrize("size", [(120, 40), (200, 60)])

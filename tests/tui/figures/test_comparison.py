@@ -207,6 +207,63 @@ async def test_columns_have_room_by_their_importance(width: int, columns: list[s
         assert "draft / verify / other" in painted(table)[0]
 
 
+DRAFTERS = {"drafter": "demo drafter", "speculative": "demo drafter", "drafter-beam": "demo drafter"}
+DRAFTERS |= {"speculative-2": "tiny-llama", "speculative-3": "a-drafter-with-a-long-name"}
+MANY = [
+    *ROWS[:2],
+    ("speculative-3", figures(run_steps("speculative-3", TEXT[:25], alpha=0.5)), None),
+    *(("speculative-2" if row[0] == "lookup" else row[0], *row[1:]) for row in DISTURBED[1:]),
+    *(
+        (name, figures(run_steps(name, TEXT, alpha=0.5)), None)
+        for name in ("drafter", "lookup", "beam", "drafter-beam")
+    ),
+]
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 70, 80, 120])
+async def test_what_the_table_is_for_has_room_before_anything_else_and_names_give_way_to_it(width: int) -> None:
+    """At 60 columns names of drafters left no room for the speedup: α, τ and c stood in its place, at 40 α alone."""
+    table = ComparisonTable()
+    async with HostApp(table, columns="-one").run_test(size=(width, 20)) as pilot:
+        table.show(MANY, drafters=DRAFTERS)
+        await pilot.pause()
+        heading, *lines = painted(table)[: 1 + len(MANY)]
+        assert " tok/s " in heading and " speedup " in heading
+        for (name, *_), line in zip(MANY, lines, strict=True):
+            told = table.cells(name)
+            assert re.search(rf" {name} ", line) and cell_len(line) <= width
+            assert f" {told['tok/s']} " in line and told["speedup"].split(",")[0] in line
+            assert "too short" not in told["speedup"] or "short" in line
+        assert (" · demo drafter " in lines[1]) == (width >= 60)
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 7), (60, 9), (120, 12), (120, 20)])
+async def test_rows_and_notes_that_have_no_room_are_counted_and_can_be_scrolled_to(width: int, height: int) -> None:
+    """Rows below the fourth were nowhere, and notes ended at `drafter-beam: the`."""
+    table = ComparisonTable()
+    async with HostApp(table, columns="-one").run_test(size=(width, height)) as pilot:
+        table.show(MANY, drafters=DRAFTERS)
+        await pilot.pause()
+        everything = [line.plain.rstrip() for line in table._lines]
+        seen = [line.rstrip() for line in painted(table)]
+        assert table.overflows == (len(everything) > height)
+        if not table.overflows:
+            assert [line for line in seen if line] == everything
+            return
+        assert seen[:-1] == everything[: height - 1]
+        assert seen[-1].startswith(f" ↓ {len(everything) - height + 1} more")
+        for how, told in (("scroll_down", " ↑ 1 more"), ("page_down", " ↑ "), ("scroll_end", " ↑ ")):
+            table.scroll(how)
+            await pilot.pause()
+            last = [line.rstrip() for line in painted(table)]
+            assert last[0] == everything[0] and last[-1].startswith(told)
+        assert last[1:-1] == everything[-(height - 2) :] and "↓" not in last[-1]
+        table.scroll("page_up")
+        table.scroll("scroll_home")
+        await pilot.pause()
+        assert [line.rstrip() for line in painted(table)] == seen
+
+
 async def test_a_baseline_that_recomputes_or_is_of_another_time_is_said_below() -> None:
     table = ComparisonTable()
     recomputing = RunFigures()
