@@ -7,7 +7,20 @@ from dataclasses import replace
 from scripted_engine import ScriptedEngine
 
 from specdec_tui.decoding.figures import RunFigures
-from specdec_tui.decoding.records import Checked, DraftsProposed, EndReason, Event, RoundVerified, RunEnded, Step
+from specdec_tui.decoding.records import (
+    Beam,
+    Checked,
+    DraftsProposed,
+    EndReason,
+    Event,
+    PrefillDone,
+    RoundVerified,
+    RunEnded,
+    RunStarted,
+    Status,
+    Step,
+    Token,
+)
 from specdec_tui.settings import Settings
 from specdec_tui.tui.app.race import SPEEDS, Race, finish_words, timed
 
@@ -40,6 +53,17 @@ def test_drafts_appear_after_their_drafting_time() -> None:
         if isinstance(record, DraftsProposed) and isinstance(verdict, RoundVerified):
             assert abs(time - earlier - verdict.draft_seconds) < 1e-9
             assert abs(later - earlier - verdict.seconds) < 1e-9
+
+
+def test_what_a_search_has_open_appears_with_the_step_that_found_it() -> None:
+    open_text = DraftsProposed(1, (Token(1, Status.PENDING, 0),))
+    records = (RunStarted("beam", 3, 0, 9, beams=2), PrefillDone(None, 0.5), *(step(n) for n in (0, 1)))
+    events = [Step("beam", record) for record in (*records[:3], open_text, *records[3:])]
+    assert [time for time, _ in timed(events)] == [0.0, 0.5, 0.75, 0.75, 1.0]
+
+
+def step(number: int) -> RoundVerified:
+    return RoundVerified(number, (), None, 0.0, 0.25, 0.0, (), (Beam((1,), -1.0),))
 
 
 def test_the_order_on_the_device_does_not_matter() -> None:

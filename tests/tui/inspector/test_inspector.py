@@ -377,6 +377,7 @@ async def test_a_token_of_a_search_is_called_settled_and_what_is_open_stands_beh
         pane.focus(scroll_visible=False)
         await pilot.pause()
         assert painted(pane.token_view)[0].rstrip() == " sky is"
+        assert "1/9 tokens settled" in painted(pane._status_line)[0]
         app.front.settle()
         await pilot.press("i", "home")
         await until(pilot, lambda: app.inspection.panel is not None and "token 1" in told(app), "opened")
