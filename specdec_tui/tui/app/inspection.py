@@ -132,6 +132,8 @@ def _nothing(pane: StrategyPane) -> str:
     match pane.state:
         case PaneState.IDLE:
             return "Nothing to inspect yet: run a prompt first"
+        case PaneState.ABSENT:
+            return f"Nothing to inspect: {visible(pane.strategy)} was not in the last run"
         case PaneState.WAITING:
             return f"Nothing to inspect yet: {visible(pane.strategy)} has not begun"
         case PaneState.ENDED | PaneState.BROKEN_OFF:

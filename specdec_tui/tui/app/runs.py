@@ -23,6 +23,9 @@ from specdec_tui.tui.app.notices import Holds, always
 PAINTING_SHARE = 0.015
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
 
+_A_NEW_CHAT = "Other models: a new chat begins"
+_NO_CHAT = "Other models, without a chat template: the chat ends"
+
 
 @dataclass(slots=True)
 class Run:
@@ -295,13 +298,15 @@ class Runs:
         self._settle()
 
     def _loaded(self, job: int, pair: PairInfo) -> None:
+        had_turns = self.turns > 0 and self._screen.settings.chat
         self.pair, self.turns = pair, 0
         self._screen.chat_is_new()
         # An abandoned load may have been over already: then its pair is what answers.
         self.choice = (self._abandoned | self._loads).get(job, self.choice)
         self._screen.pair_loaded(pair)
-        if pair.notes:
-            self._screen.say(" · ".join(pair.notes), timeout=10)
+        told = [*([_A_NEW_CHAT if self.chats else _NO_CHAT] if had_turns else []), *pair.notes]
+        if told:
+            self._screen.say(" · ".join(told), timeout=10)
 
     def _load_ended(self, job: int, error: str) -> None:
         del self._loads[job]

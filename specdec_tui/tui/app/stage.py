@@ -19,7 +19,6 @@ from specdec_tui.traces.format import Trace
 from specdec_tui.tui.commands.header import local_time, one_row
 from specdec_tui.tui.figures.chart_layout import LEAST_PANE_ROWS
 from specdec_tui.tui.figures.comparison import ComparisonTable, Row
-from specdec_tui.tui.figures.words import PaneState
 from specdec_tui.tui.panes import arrangement
 from specdec_tui.tui.panes.grid import PaneGrid
 
@@ -153,7 +152,7 @@ class Stage:
         """What is loaded from now on, and the strategies that a run of it would have; none: the panes stay."""
         self.grid.offer(shown(len(pair.drafters)))
         for pane in self.grid.panes.values():
-            if pane.state is PaneState.IDLE:  # the others tell of a run of before
+            if pane.state.is_empty:  # the others tell of a run of before
                 pane.name_drafter(labels(pair).get(pane.strategy, ""))
         if strategies := tuple(strategies):
             self.grid.show_only(strategies)

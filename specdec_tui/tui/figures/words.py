@@ -35,12 +35,18 @@ class PaneState(StrEnum):
     """What the run of a pane is doing."""
 
     IDLE = "idle"
+    ABSENT = "absent"  # others have run since
     WAITING = "waiting"
     CAPTURING = "capturing"
     PREFILL = "prefill"
     RUNNING = "running"
     ENDED = "ended"
     BROKEN_OFF = "broken off"  # of a trace: the app was left in the middle of the run
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it tells of no run."""
+        return self in (PaneState.IDLE, PaneState.ABSENT)
 
 
 def sparkline(values: Sequence[int], highest: int) -> str:
@@ -288,6 +294,8 @@ def status_parts(
     match state:
         case PaneState.IDLE:
             return [[("no run yet", QUIET)]], 0
+        case PaneState.ABSENT:
+            return [[("not in the last run", QUIET)]], 0
         case PaneState.WAITING:
             return [[("waiting", QUIET)]], 0
         case PaneState.CAPTURING:

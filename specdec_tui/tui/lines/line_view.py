@@ -28,6 +28,16 @@ _KEPT_STRIPS = 4096
 # A thumb that trails the tail needs no more than this; each of its moves paints a whole column.
 _THUMB_SECONDS = 0.25
 
+SCROLLING = (
+    ("up", "scroll_up", "Scroll up"),
+    ("down", "scroll_down", "Scroll down"),
+    ("pageup", "page_up", "Page up"),
+    ("pagedown", "page_down", "Page down"),
+    ("home", "scroll_home", "To the start"),
+    ("end", "scroll_end", "Follow the end"),
+)
+"""Keys of whatever a view stands in, the action of the view for each, and what it does."""
+
 
 class LineView(ScrollView, can_focus=False):
     """Subclasses give the number of lines and the segments of each, and wrap them to a width."""

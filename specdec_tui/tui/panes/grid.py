@@ -46,7 +46,7 @@ class Result:
 
 
 class PaneGrid(VerticalScroll, can_focus=False):
-    """Every strategy has its pane from the start; switching one off hides it and keeps its output."""
+    """Every strategy has its pane from the start; switching one off hides it until another run begins."""
 
     def __init__(self, strategies: Iterable[str]) -> None:
         super().__init__(id="panes")
@@ -233,7 +233,7 @@ class PaneGrid(VerticalScroll, can_focus=False):
         turn: int = 0,
         prompt: str = "",
     ) -> None:
-        """Clear the panes that take part in a run, and show them alone.
+        """Clear all panes for a run, and show those that take part in it alone.
 
         The run answers `prompt` as a turn of the conversation; 0: of none.
         `keep_scale`: they are drawn on the scale of the whole run that was just in them, and measured
@@ -244,8 +244,11 @@ class PaneGrid(VerticalScroll, can_focus=False):
         if self._touched in PLAIN_STRATEGIES:
             self._touched = ""  # a run is not to end with nothing else in sight
         self.show_only(self._took_part)
-        for name in self._took_part:
-            self.panes[name].begin(max_new_tokens, turn, prompt)
+        for name, pane in self.panes.items():
+            if name in self._took_part:
+                pane.begin(max_new_tokens, turn, prompt)
+            else:
+                pane.sit_out()
         if not keep_scale:
             self._outside = None, ""
         self._set_baseline()

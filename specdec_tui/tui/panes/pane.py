@@ -46,7 +46,7 @@ from specdec_tui.tui.figures.words import (
     speed_words,
     status_parts,
 )
-from specdec_tui.tui.lines.line_view import LineView
+from specdec_tui.tui.lines.line_view import SCROLLING, LineView
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.note_box import NoteBox
 from specdec_tui.tui.panes.pace import Pace
@@ -68,17 +68,7 @@ class StrategyPane(CursorPane, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(INSPECT),  # these first: they share keys with the scrolling, which has them when nobody inspects
-        *(
-            Binding(key, f"scroll_view('{action}')", label, show=False)
-            for key, action, label in (
-                ("up", "scroll_up", "Scroll up"),
-                ("down", "scroll_down", "Scroll down"),
-                ("pageup", "page_up", "Page up"),
-                ("pagedown", "page_down", "Page down"),
-                ("home", "scroll_home", "To the start"),
-                ("end", "scroll_end", "Follow the end"),
-            )
-        ),
+        *(Binding(key, f"scroll_view('{action}')", label, show=False) for key, action, label in SCROLLING),
     ]
 
     class FatesChanged(Message):
@@ -138,11 +128,11 @@ class StrategyPane(CursorPane, can_focus=True):
         self.border_title = Content.assemble(title, " · ", one_row(name)) if name else title
 
     def welcome(self, text: Content) -> None:
-        """What stands in the pane as long as nothing has run in it."""
+        """What stands in the pane as long as it tells of no run."""
         self._welcome.update(text)
 
     def _show_view(self) -> None:
-        self._welcome.display = self.state is PaneState.IDLE
+        self._welcome.display = self.state.is_empty
         for name, view in self._views.items():
             view.display = name == self.view and not self._welcome.display
 
@@ -183,7 +173,8 @@ class StrategyPane(CursorPane, can_focus=True):
         view = self.cursor_view
         caption = self.view if view is None else view.caption
         transcript = self.token_view.transcript
-        return f"{caption} · turn {transcript.number}" if caption and transcript.is_shown else caption
+        has_turns = transcript.is_shown and not self.state.is_empty
+        return f"{caption} · turn {transcript.number}" if caption and has_turns else caption
 
     @property
     def cursor_views(self) -> tuple[CursorView, ...]:
@@ -194,7 +185,16 @@ class StrategyPane(CursorPane, can_focus=True):
 
         It answers `prompt` as the given turn of a conversation, whose earlier turns stay above it; 0: of none.
         """
-        self.state = PaneState.WAITING
+        self.token_view.transcript.begin(turn, prompt)
+        self._empty(PaneState.WAITING, max_new_tokens)
+
+    def sit_out(self) -> None:
+        """Others run: nothing of an earlier run may stand beside them. Turns come back with the next that it is in."""
+        if self.state is not PaneState.ABSENT:
+            self._empty(PaneState.ABSENT, 0)
+
+    def _empty(self, state: PaneState, max_new_tokens: int) -> None:
+        self.state = state
         self._figures = RunFigures()
         self._baseline, self._baseline_label = None, ""
         self.lossless = None
@@ -203,7 +203,6 @@ class StrategyPane(CursorPane, can_focus=True):
         self._answer = ""
         self._notes.empty()
         self.run_log.clear()
-        self.token_view.transcript.begin(turn, prompt)
         for view in self.cursor_views:
             view.clear()
         self.cursor_to_start()
@@ -215,7 +214,7 @@ class StrategyPane(CursorPane, can_focus=True):
         """Take a batch of steps of this strategy: one repaint, however many rounds it holds."""
         ended = False
         settled = self.run_log.settled
-        if self.state is PaneState.IDLE:
+        if self.state.is_empty:
             self.state = PaneState.WAITING
             self._show_view()
         for step in steps:

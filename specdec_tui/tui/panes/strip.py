@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from specdec_tui.decoding.standing import Verdict
 from specdec_tui.settings import SPECULATIVE
-from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, PaneState
+from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN
 from specdec_tui.tui.panes.pane import StrategyPane
 
 _STYLES = {Verdict.FASTER: GOOD, Verdict.SLOWER: WARN, Verdict.DISTURBED: WARN}
@@ -42,7 +42,7 @@ def tab_of(pane: StrategyPane) -> Tab:
         return Tab(pane.number, pane.strategy, found.marked, _STYLES.get(found.verdict, ""), found.remarks)
     if speed is not None:
         return Tab(pane.number, pane.strategy, f"{speed:.0f}/s", "")
-    return Tab(pane.number, pane.strategy, "" if pane.state is PaneState.IDLE else "…", QUIET)
+    return Tab(pane.number, pane.strategy, "" if pane.state.is_empty else "…", QUIET)
 
 
 def strip_line(tabs: Sequence[Tab], front: str, width: int) -> tuple[Content, list[tuple[int, int, str]]]:

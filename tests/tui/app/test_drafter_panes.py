@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripted_engine import ScriptedEngine, info
-from shell import make_app, toasts, until
+from shell import ask, make_app, toasts, until
 from textual.content import Content
 from textual.widgets import Input
 from widget_data import painted
@@ -11,6 +11,7 @@ from widget_data import painted
 from specdec_tui.settings import STRATEGIES, ModelChoice, Settings
 from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.commands.palette_rows import rows_for
+from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.screens.help import help_text
 from specdec_tui.tui.screens.model_picker import ModelPicker
 from specdec_tui.tui.screens.side_bar import Tick
@@ -91,3 +92,42 @@ async def test_behind_the_last_drafter_of_the_picker_there_is_room_for_another()
 
 def _boxes(app: SpecdecApp) -> list[Input]:
     return [box for box in app.screen.query(Input) if str(box.id).startswith("drafter")]
+
+
+def rows(pane: StrategyPane) -> str:
+    """All that it shows below its title."""
+    return " ".join(line for child in pane.children if child.display for line in painted(child))
+
+
+async def test_beside_the_last_run_no_pane_tells_of_an_earlier_one() -> None:
+    """The pane of a second drafter once stood beside a later run with text, verdict and speedup of an earlier one."""
+    engine = ScriptedEngine(pair=TWO)
+    app = make_app(engine=engine, strategies=("target", "speculative", "speculative-2"))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.runs.pair is not None)
+        second = app.grid.panes["speculative-2"]
+        await ask(pilot, "the first")
+        await until(pilot, lambda: second.lossless is not None and not app.runs.running)
+        await pilot.press("escape", "8", "8")
+        assert second.display and second.plain_text, "what is only hidden is of the last run, too"
+        app.front.load(ModelChoice(target="other", drafter=("a/one",)))
+        await until(pilot, lambda: app.runs.pair is not None and app.runs.pair.target.name == "other")
+        await ask(pilot, "the second")
+        await until(pilot, lambda: len(engine.runs) == 2 and not app.runs.running)
+        app.front.load(ModelChoice(target="org/target", drafter=("org/small", "/models/tiny-one")))
+        await until(pilot, lambda: second.display and rows(second), "its pane")
+        assert (second.plain_text, second.figures.rounds, second.lossless, second.told) == ("", 0, None, (None, None))
+        assert "not in the last run" in rows(second) and "identical" not in rows(second) and "×" not in rows(second)
+        assert app.grid.panes["target"].plain_text, "the last run stays"
+
+
+async def test_a_strategy_that_sits_a_turn_out_has_its_earlier_turns_above_its_next() -> None:
+    app = make_app(strategies=("target", "ngram"))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.runs.pair is not None)
+        pane = app.grid.panes["ngram"]
+        for turn, keys in enumerate((("escape", "4"), ("escape", "4"), ("escape",)), 1):
+            await ask(pilot, f"question {turn}")
+            await until(pilot, lambda turn=turn: app.runs.turns == turn and not app.runs.running)
+            await pilot.press(*keys)
+        assert [turn.prompt for turn in pane.token_view.transcript.turns] == ["question 1"]

@@ -397,11 +397,11 @@ async def test_without_a_target_speedups_are_against_its_last_comparable_run_and
     app = make_app(record=record, max_new_tokens=60)
     async with app.run_test(size=SIZE) as pilot:
         await one_run(pilot)
-        pane = app.grid.panes["speculative"]
+        pane, target = app.grid.panes["speculative"], app.grid.panes["target"].figures
         await pilot.press("1", "4", "5")
         await one_run(pilot, "next")
         await until(pilot, lambda: " vs. target of " in str(pane._figure_line.render()))
-        expected = speedup(app.grid.panes["target"].figures, pane.figures)
+        expected = speedup(target, pane.figures)
         assert expected is not None and f"{expected:.2f}×" in str(pane._figure_line.render())
         app.action_race("100")
         await until(pilot, lambda: app.racing.race is None)

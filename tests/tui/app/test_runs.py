@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from scripted_engine import ScriptedEngine
@@ -124,6 +124,30 @@ def test_a_run_again_replaces_the_last_turn(screen: Screen) -> None:
     runs.submit("next", accept_all)
     until(runs, lambda: len(screen.ended) == 3)
     assert runs.turns == 2 and screen.turns == [0, 1, 1, 2]  # a load begins a conversation
+    runs.engine.close()
+
+
+def test_other_models_say_that_a_new_chat_begins_where_there_was_one(screen: Screen) -> None:
+    engine = ScriptedEngine()
+    runs = make(screen, engine)
+    until(runs, lambda: runs.state == "ready")
+    assert screen.said == []
+    runs.submit("first", accept_all)
+    until(runs, lambda: len(screen.ended) == 1)
+    runs.load(ModelChoice(target="other"))
+    until(runs, lambda: len(screen.pairs) == 2)
+    assert screen.said == ["Other models: a new chat begins"]
+    runs.submit("second", accept_all)
+    until(runs, lambda: len(screen.ended) == 2)
+    engine.pair = replace(engine.pair, chat_template=False)
+    runs.load(ModelChoice())
+    until(runs, lambda: len(screen.pairs) == 3)
+    assert screen.said[1:] == ["Other models, without a chat template: the chat ends"]
+    runs.submit("third", accept_all)
+    until(runs, lambda: len(screen.ended) == 3)
+    runs.load(ModelChoice(target="other"))
+    until(runs, lambda: len(screen.pairs) == 4)
+    assert len(screen.said) == 2, "it was no chat"
     runs.engine.close()
 
 
