@@ -27,7 +27,7 @@ PLAIN_STRATEGIES = DRAFT_NOTHING
 
 # Columns from which a line has room for a sum.
 _WIDE_LINE = 90
-_LEAST_REASON = 30
+_LEAST_REASON, _LEAST_VERDICT = 30, 16
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -194,6 +194,22 @@ def fit_groups(groups: Sequence[Sequence[Part]], width: int, gap: str = "  ", fi
     for index in sorted(kept):
         line += [(gap, QUIET), *groups[index]] if line else groups[index]
     return line
+
+
+def status_line(groups: Sequence[Sequence[Part]], width: int, first: int = 0) -> list[Part]:
+    """A status line in so many cells. Group `first` is always there.
+
+    A reason at its end gives way to how many tokens there are: what stands behind its comma, then words from its end.
+    """
+    gap = " · "
+    room = width - _cells(groups[0]) - len(gap)
+    *before, (said, style) = groups[first]
+    if first and style == QUIET and _cells(groups[first]) > room:
+        left = room - _cells(before)
+        clause = said.partition(", ")[0]
+        said = clause if cell_len(clause) <= left else shortened(said, left) if left >= _LEAST_VERDICT else said
+        groups = [*groups[:first], [*before, (said, style)], *groups[first + 1 :]]
+    return fit_groups(groups, width, gap, first)
 
 
 def figure_lines(

@@ -42,8 +42,8 @@ from specdec_tui.tui.figures.words import (
     PaneState,
     Part,
     figure_lines,
-    fit_groups,
     speed_words,
+    status_line,
     status_parts,
 )
 from specdec_tui.tui.lines.line_view import SCROLLING, LineView
@@ -386,7 +386,7 @@ class StrategyPane(CursorPane, can_focus=True):
         status, first = status_parts(self.state, self._figures, self._max_new_tokens, self.lossless, is_target)
         self.set_class("\n" in figures.plain, "-two-rows")
         self._figure_line.update(figures, layout=False)
-        line = fit_groups(status, max(1, width - 4) if short else width, " · ", first)
+        line = status_line(status, max(1, width - 4) if short else width, first)
         self._status_line.update(Content.assemble(*line), layout=False)
         subtitle = line if short else [(self._caption, "")] if self._caption else []
         if subtitle != self._subtitle:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -46,31 +47,42 @@ class CompareScreen(Dialog[None]):
             box.border_title = "Compare"
             box.border_subtitle = "escape closes"
             yield Static(id="compare-runs")
-            yield DataTable[Text](id="compare-table", cursor_type="none", cell_padding=1)
+            yield DataTable[Text](id="compare-table", cursor_type="none", cell_padding=0)
 
     def on_resize(self, event: events.Resize) -> None:
-        room = min(_WIDEST, event.size.width) - _FRAME
-        self.query_one("#compare-runs", Static).update(Content("\n").join(legend(self._headers, room)))
+        room, most = min(_WIDEST, event.size.width) - _FRAME, max(1, event.size.height // 3)
+        runs = self.query_one("#compare-runs", Static)
+        told = Content("\n").join(legend(self._headers, room))
+        if told.get_height({}, room) > most:  # figures are what a person is here for
+            told = Content("\n").join(line.truncate(room, ellipsis=True) for line in short_legend(self._headers, room))
+        runs.update(told)
+        runs.styles.max_height = min(12, most)
         cells = rows(self._headers)
+        if len(fitting(cells, room)) < len(_COLUMNS):  # the legend names the drafters, too
+            cells = rows(self._headers, with_drafters=False)
         shown = fitting(cells, room)
         table = self.query_one("#compare-table", DataTable)
         table.clear(columns=True)
-        table.add_columns(*(Text(c, justify="left" if c in _WORDS else "right") for c in shown))
-        table.add_rows([row[_COLUMNS.index(column)] for column in shown] for row in cells)
+        titles = [Text(" " * (c != _COLUMNS[0]) + c, justify="left" if c in _WORDS else "right") for c in shown]
+        table.add_columns(*titles)
+        for row in cells:
+            first, *others = (row[_COLUMNS.index(column)] for column in shown)
+            table.add_row(first, *(Text.assemble(" ", cell, justify=cell.justify) for cell in others))
         left_out = [column for column in _COLUMNS if column not in shown]
-        told = f" · no room for {', '.join(left_out)}" if left_out else ""
-        self.query_one("#compare").border_subtitle = f"escape closes{told}"
+        words = f"escape closes · no room for {', '.join(left_out)}" if left_out else "escape closes"
+        short = f"escape closes · {len(left_out)} have no room"
+        self.query_one("#compare").border_subtitle = words if cell_len(words) <= room else short
 
 
 def fitting(cells: Sequence[Sequence[Text]], width: int) -> list[str]:
     """The columns that stand whole side by side in so many cells."""
     shown = list(_COLUMNS)
     sizes = {
-        column: 2 + max(len(column), *(row[place].cell_len for row in cells)) if cells else 2 + len(column)
+        column: 1 + max(len(column), *(row[place].cell_len for row in cells)) if cells else 1 + len(column)
         for place, column in enumerate(_COLUMNS)
     }
     for column in _LEAST_FIRST:
-        if sum(sizes[name] for name in shown) > width:
+        if sum(sizes[name] for name in shown) - 1 > width:
             shown.remove(column)
     return shown
 
@@ -85,11 +97,47 @@ def legend(headers: Sequence[TraceHeader], width: int = _WIDEST) -> list[Content
     Where the second is more than `width` cells for one of them, only that is told of γ, temperature and length in which
     the runs differ.
     """
-    lines = _legend(headers, whole=True)
-    return lines if all(line.cell_length <= width for line in lines[1::2]) else _legend(headers, whole=False)
+    lines = _legend(headers, width, whole=True)
+    return lines if all(line.cell_length <= width for line in lines[1::2]) else _legend(headers, width, whole=False)
 
 
-def _legend(headers: Sequence[TraceHeader], whole: bool) -> list[Content]:
+def short_legend(headers: Sequence[TraceHeader], width: int) -> list[Content]:
+    """One line for each run: its letter, in what it differs from others, and its prompt."""
+    facts = _facts(headers, whole=False)
+    return [
+        Content.assemble(
+            (f"{letter(index)} ", "bold"), (f"{told}  " * bool(told), "$text-muted"), _prompt(header, width)
+        )
+        for index, (header, told) in enumerate(zip(headers, facts, strict=True))
+    ]
+
+
+def _legend(headers: Sequence[TraceHeader], width: int, whole: bool) -> list[Content]:
+    lines = []
+    for index, (header, facts) in enumerate(zip(headers, _facts(headers, whole, with_pair=True), strict=True)):
+        when = local_time(header.created)
+        room = width - len(f"A {when} ")
+        lines.append(
+            Content.assemble((f"{letter(index)} ", "bold"), (f"{when} ", "$text-muted"), _prompt(header, room))
+        )
+        lines.append(Content.assemble("  ", (facts, "$text-muted")))
+    return lines
+
+
+def _prompt(header: TraceHeader, room: int) -> str:
+    """As many of its words as fit into `room` cells; where these are few, into more than a line."""
+    whole = one_row(header.prompt)
+    cut = str(Content(whole).truncate(max(_LONGEST_PROMPT, room), ellipsis=True))
+    words = cut.rpartition(" ")[0]
+    at_a_word = cut == whole or whole.startswith(f"{cut[:-1]} ")
+    return cut if at_a_word or len(words) < len(cut) // 2 else f"{words}…"
+
+
+def _facts(headers: Sequence[TraceHeader], whole: bool, with_pair: bool = False) -> list[str]:
+    """Of each run γ, temperature and length, the pair, and other settings that differ.
+
+    Not `whole`: those of the first three that differ. The pair is there where it differs, too, or asked for.
+    """
     differing = [
         name
         for name in sorted({name for header in headers for name in header.settings})
@@ -97,19 +145,15 @@ def _legend(headers: Sequence[TraceHeader], whole: bool) -> list[Content]:
     ]
     told = [_told(header) for header in headers]
     shown = [whole or len(set(values)) > 1 for values in zip(*told, strict=True)]
-    lines = []
+    pairs = ["" if (pair := header.pair()) is None else one_row(pair.name) for header in headers]
+    with_pair = with_pair or len(set(pairs)) > 1
+    found = []
     for index, header in enumerate(headers):
-        pair = header.pair()
-        names = "" if pair is None else pair.name
         values = [f"{flag_of(name)} {_value(header.settings[name])}" for name in differing if name in header.settings]
-        prompt = one_row(header.prompt)
-        prompt = str(Content(prompt).truncate(_LONGEST_PROMPT, ellipsis=True))
         settings = [value for value, is_shown in zip(told[index], shown, strict=True) if is_shown]
-        facts = " · ".join(part for part in (*settings, one_row(names), *map(one_row, values)) if part)
-        when = local_time(header.created)
-        lines.append(Content.assemble((f"{letter(index)} ", "bold"), (f"{when} ", "$text-muted"), prompt))
-        lines.append(Content.assemble("  ", (facts, "$text-muted")))
-    return lines
+        parts = *settings, pairs[index] * with_pair, *map(one_row, values)
+        found.append(" · ".join(part for part in parts if part))
+    return found
 
 
 def _told(header: TraceHeader) -> tuple[str, ...]:
@@ -125,9 +169,9 @@ def _told(header: TraceHeader) -> tuple[str, ...]:
     )
 
 
-def rows(headers: Sequence[TraceHeader]) -> list[list[Text]]:
+def rows(headers: Sequence[TraceHeader], with_drafters: bool = True) -> list[list[Text]]:
     found = []
-    drafters = [labels(header.pair()) for header in headers]
+    drafters = [labels(header.pair()) if with_drafters else {} for header in headers]
     for name in dict.fromkeys(name for header in headers for name in header.strategies):
         for index, header in enumerate(headers):
             if (figures := header.strategies.get(name)) is None:

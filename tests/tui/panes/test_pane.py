@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -26,7 +27,7 @@ from specdec_tui.decoding.records import (
     Token,
 )
 from specdec_tui.tui.commands.table import following_view
-from specdec_tui.tui.figures.words import figure_lines, sparkline
+from specdec_tui.tui.figures.words import GOOD, QUIET, figure_lines, sparkline, status_line
 from specdec_tui.tui.panes.pane import StrategyPane
 
 PIECES = words_of(STORY)
@@ -310,6 +311,34 @@ async def test_a_stopped_run_says_so_in_a_narrow_pane_with_its_verdict(width: in
         pane.checked(Lossless(LosslessStatus.IDENTICAL))
         await pilot.pause()
         assert "stopped · ✓ identical to target" in status(pane)
+
+
+@pytest.mark.parametrize(("width", "words"), [(80, "a search over whole texts"), (60, "a search over whole texts")])
+@pytest.mark.parametrize("reason", [EndReason.CANCELLED, EndReason.LENGTH])
+async def test_a_long_reason_leaves_room_for_how_many_tokens_there_are(
+    width: int, words: str, reason: EndReason
+) -> None:
+    pane = StrategyPane(6, "beam")
+    async with HostApp(pane, columns="-one").run_test(size=(width, 20)) as pilot:
+        pane.feed(run_steps("beam", PIECES, end=RunEnded(reason)))
+        pane.checked(Lossless(LosslessStatus.NOT_APPLICABLE, detail=f"{words}, not the target's greedy text"))
+        await pilot.pause()
+        stopped = "stopped · " * (reason is EndReason.CANCELLED)
+        assert re.match(rf"\d+/\d+ tokens · {stopped}{words}", status(pane))
+
+
+def test_a_reason_loses_words_before_the_tokens_go_and_a_verdict_does_not() -> None:
+    count = [("124/128", ""), (" tokens", QUIET)]
+    why = [("stopped", QUIET), (" · ", QUIET), ("the drafter's own text, not the target's", QUIET)]
+
+    def line(width: int) -> str:
+        return "".join(text for text, _ in status_line([count, why], width, 1))
+
+    assert line(80) == "124/128 tokens · stopped · the drafter's own text, not the target's"
+    assert line(58) == "124/128 tokens · stopped · the drafter's own text"
+    assert line(44) == "124/128 tokens · stopped · the drafter's…"
+    good = [count, [("stopped · ", QUIET), ("✓ identical to target", GOOD)]]
+    assert "".join(text for text, _ in status_line(good, 40, 1)) == "stopped · ✓ identical to target"
 
 
 @pytest.mark.parametrize("batch", [1, 100])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
-from scripted_engine import ScriptedEngine
+from scripted_engine import ScriptedEngine, info
 from shell import ask, make_app, ready, until
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, OptionList, Static
@@ -469,9 +469,7 @@ async def test_what_differs_between_compared_runs_is_on_the_screen(size: tuple[i
         assert runs.region.bottom <= size[1]
 
 
-@pytest.mark.parametrize(
-    ("size", "missing"), [((60, 18), "tok/s, tokens, lossless"), ((80, 24), "tokens"), ((120, 40), "")]
-)
+@pytest.mark.parametrize(("size", "missing"), [((60, 18), "tokens, lossless"), ((80, 24), ""), ((120, 40), "")])
 async def test_the_columns_of_compared_runs_are_whole_and_those_without_room_are_told(
     size: tuple[int, int], missing: str
 ) -> None:
@@ -487,6 +485,54 @@ async def test_the_columns_of_compared_runs_are_whole_and_those_without_room_are
         await until(pilot, lambda: table.virtual_size.width <= table.scrollable_content_region.width)
         told = str(screen.query_one("#compare").border_subtitle)
         assert told == "escape closes" + f" · no room for {missing}" * bool(missing)
+
+
+async def test_names_of_drafters_take_no_room_from_the_figures_of_compared_runs() -> None:
+    """With two drafters only strategy, run, speedup and clock were left at 60 columns."""
+    app = make_app()
+    async with app.run_test(size=(60, 18)) as pilot:
+        await ready(pilot)
+        screen = CompareScreen([with_two_drafters(), with_two_drafters()])
+        await app.push_screen(screen)
+        table = screen.query_one(DataTable)
+        await until(pilot, lambda: table.virtual_size.width > 0)
+        titles = [str(column.label).strip() for column in table.ordered_columns]
+        assert titles == ["strategy", "run", "tok/s", "speedup", "clock", "α", "τ"]
+        await pilot.resize_terminal(120, 40)
+        await until(pilot, lambda: any("speculative-2 · tiny-one" in str(cell) for cell in table.get_column_at(0)))
+
+
+@pytest.mark.parametrize(("size", "rows"), [((40, 12), 3), ((60, 18), 5)])
+async def test_what_was_compared_leaves_room_for_the_figures_on_a_low_screen(size: tuple[int, int], rows: int) -> None:
+    """At 40×12 three runs' times, prompts and settings filled the box."""
+    first = with_two_drafters()
+    prompts = "Why?", "a longer prompt that goes on and on and on", "And why not?"
+    app = make_app()
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        screen = CompareScreen([replace(first, prompt=prompt) for prompt in prompts])
+        await app.push_screen(screen)
+        box, table = screen.query_one("#compare"), screen.query_one(DataTable)
+        await until(pilot, lambda: table.row_count and table.region.height)
+        assert box.content_region.bottom - table.region.y >= rows
+        assert all(prompt[:9] in str(screen.query_one("#compare-runs", Static).render()) for prompt in prompts)
+
+
+def test_the_prompt_of_a_compared_run_is_cut_between_words_where_its_line_ends() -> None:
+    """It was cut after 60 cells, within a word, though the line had room for all."""
+    prompt = "Say in a few words what happens between a key and the screen when a prompt is typed by a person"
+    header = replace(with_two_drafters(), prompt=prompt)
+    assert str(legend([header], 120)[0]).endswith(f" {prompt}")
+    assert str(legend([header], 100)[0]).endswith(" when a prompt is…")
+    assert str(legend([header], 54)[0]).endswith(" a key and the…")
+    assert "…" in str(legend([replace(header, prompt="x" * 400)], 54)[0])
+
+
+def with_two_drafters() -> TraceHeader:
+    header = run_with(speculative="steady", ngram="disturbed", **{"speculative-2": "short"}).header
+    assert header is not None
+    pair = info("org/target", "org/small-but-long-name", "/models/tiny-one")
+    return replace(header, models=new_header("", (), pair=pair).models)
 
 
 @pytest.mark.parametrize(("size", "first"), [((60, 18), "↵ open"), ((120, 40), "↵ open"), ((50, 18), "/ filter")])
