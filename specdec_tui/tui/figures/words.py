@@ -27,7 +27,7 @@ PLAIN_STRATEGIES = DRAFT_NOTHING
 
 # Columns from which a line has room for a sum.
 _WIDE_LINE = 90
-_LEAST_REASON, _LEAST_VERDICT = 30, 16
+_LEAST_REASON, _LEAST_VERDICT = 30, 8
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -199,16 +199,20 @@ def fit_groups(groups: Sequence[Sequence[Part]], width: int, gap: str = "  ", fi
 def status_line(groups: Sequence[Sequence[Part]], width: int, first: int = 0) -> list[Part]:
     """A status line in so many cells. Group `first` is always there.
 
-    A reason at its end gives way to how many tokens there are: what stands behind its comma, then words from its end.
+    A reason why nothing was checked gives way to how many tokens there are: what stands behind its comma, then words
+    from its end, then all of it behind another word.
     """
     gap = " · "
     room = width - _cells(groups[0]) - len(gap)
     *before, (said, style) = groups[first]
-    if first and style == QUIET and _cells(groups[first]) > room:
+    is_reason = style == QUIET and not said.startswith("~")  # else a verdict: whole
+    if first and is_reason and _cells(groups[first]) > room:
         left = room - _cells(before)
         clause = said.partition(", ")[0]
-        said = clause if cell_len(clause) <= left else shortened(said, left) if left >= _LEAST_VERDICT else said
-        groups = [*groups[:first], [*before, (said, style)], *groups[first + 1 :]]
+        short = clause if cell_len(clause) <= left else shortened(said, left)
+        has_room = cell_len(short) >= _LEAST_VERDICT
+        kept = before[:-1] if before and not has_room else [*before, (short if has_room else said, style)]
+        groups = [*groups[:first], kept, *groups[first + 1 :]]
     return fit_groups(groups, width, gap, first)
 
 

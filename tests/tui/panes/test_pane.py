@@ -337,6 +337,7 @@ def test_a_reason_loses_words_before_the_tokens_go_and_a_verdict_does_not() -> N
     assert line(80) == "124/128 tokens · stopped · the drafter's own text, not the target's"
     assert line(58) == "124/128 tokens · stopped · the drafter's own text"
     assert line(44) == "124/128 tokens · stopped · the drafter's…"
+    assert line(34) == "124/128 tokens · stopped"
     good = [count, [("stopped · ", QUIET), ("✓ identical to target", GOOD)]]
     assert "".join(text for text, _ in status_line(good, 40, 1)) == "stopped · ✓ identical to target"
 
