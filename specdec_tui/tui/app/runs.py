@@ -23,8 +23,8 @@ from specdec_tui.tui.app.notices import Holds, always
 PAINTING_SHARE = 0.015
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
 
-_A_NEW_CHAT = "Other models: a new chat begins"
-_NO_CHAT = "Other models, without a chat template: the chat ends"
+_A_NEW_CHAT = "Models loaded: a new chat begins"
+_NO_CHAT = "Models loaded, without a chat template: the chat ends"
 
 
 @dataclass(slots=True)

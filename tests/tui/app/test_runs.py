@@ -136,13 +136,13 @@ def test_other_models_say_that_a_new_chat_begins_where_there_was_one(screen: Scr
     until(runs, lambda: len(screen.ended) == 1)
     runs.load(ModelChoice(target="other"))
     until(runs, lambda: len(screen.pairs) == 2)
-    assert screen.said == ["Other models: a new chat begins"]
+    assert screen.said == ["Models loaded: a new chat begins"]
     runs.submit("second", accept_all)
     until(runs, lambda: len(screen.ended) == 2)
     engine.pair = replace(engine.pair, chat_template=False)
     runs.load(ModelChoice())
     until(runs, lambda: len(screen.pairs) == 3)
-    assert screen.said[1:] == ["Other models, without a chat template: the chat ends"]
+    assert screen.said[1:] == ["Models loaded, without a chat template: the chat ends"]
     runs.submit("third", accept_all)
     until(runs, lambda: len(screen.ended) == 3)
     runs.load(ModelChoice(target="other"))
