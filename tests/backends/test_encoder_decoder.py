@@ -361,7 +361,8 @@ def agrees(rule: str, few: int = 1000) -> bool:
     return p_value(range(few)) >= 1e-3 or p_value(range(10**6, 10**6 + 3 * few)) >= 1e-3
 
 
-@pytest.mark.parametrize("rule", ["rejection", pytest.param("block", marks=large)])
+@large
+@pytest.mark.parametrize("rule", ["rejection", "block"])
 def test_sampled_texts_are_distributed_as_the_target_says(rule: str) -> None:
     assert agrees(rule)
 

@@ -337,6 +337,7 @@ def test_the_number_of_threads_stays_what_the_user_asked_for(save_model: Any) ->
     assert subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout == "1 1 1\n"
 
 
+@pytest.mark.large
 def test_a_number_of_threads_that_another_package_decided_is_left_alone() -> None:
     code = (
         "import os, numba\n"

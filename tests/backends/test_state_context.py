@@ -27,8 +27,8 @@ from specdec_tui.decoding.run import TOKEN_BY_TOKEN
 from specdec_tui.decoding.sampling import Sampler
 
 KINDS = list(RECURRENT)
-# One of each way: a state by single tokens, by blocks, handed on, beside attention, in each layer, in the modules.
-FEW = ("mamba", "mamba2", "rwkv", "jamba", "falcon_h1", "lfm2", "recurrent_gemma")
+# One of most ways: a state by blocks, handed on, beside attention, in the modules. The others are large.
+FEW = ("mamba2", "rwkv", "jamba", "recurrent_gemma")
 # What these say of a token depends on whether it has a pass of its own: they bound the time step in blocks alone.
 BY_PASS = ("zamba2", "nemotron_h")
 SOME = [pytest.param(kind, marks=[pytest.mark.large] * (kind not in FEW)) for kind in KINDS]

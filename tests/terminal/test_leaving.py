@@ -114,6 +114,7 @@ def test_continued_faster_than_it_can_stop_it_goes_on(open_pty: Open, gap: float
     pty.assert_given_back()
 
 
+@pytest.mark.large
 def test_stopped_and_continued_again_and_again_it_is_in_the_end_what_the_last_signal_said(open_pty: Open) -> None:
     pty = open_pty("round=0.05")
     pty.wait_for("1 target")
@@ -257,6 +258,7 @@ def test_a_terminal_that_nobody_reads_does_not_hold_up_who_leaves(open_pty: Open
     assert len(list((tmp_path / "data" / "traces").glob("*.jsonl"))) == 1
 
 
+@pytest.mark.large
 def test_a_terminal_that_pauses_has_the_whole_screen_when_it_goes_on(open_pty: Open) -> None:
     pty = open_pty("round=0.02")
     pty.wait_for("ready")

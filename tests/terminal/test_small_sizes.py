@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 from tmux import PATIENCE_SECONDS, Terminal
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
+    pytest.mark.large,  # a minute or two, nearly all of it waiting
+]
 
 APP = Path(__file__).with_name("scripted_app.py")
 FULL = (120, 40)

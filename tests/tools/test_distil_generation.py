@@ -18,6 +18,7 @@ from distil.prompts import BEGINNINGS, TEMPLATES, all_turns, normal_form
 from distil.shards import pack_ids, shard_files, unpack_ids
 from transformers import LlamaForCausalLM
 
+pytestmark = pytest.mark.large
 CPU = torch.device("cpu")
 SUITES = sorted((Path(__file__).resolve().parents[2] / "specdec_tui" / "benchmark").glob("*.jsonl"))
 

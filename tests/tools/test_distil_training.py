@@ -20,6 +20,7 @@ from torch import Tensor
 from toy_settings import TOY_TRAINING
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+pytestmark = pytest.mark.large
 CPU = torch.device("cpu")
 TOY = TrainingSettings(
     width=16, layers=1, heads=2, kv_heads=1, mlp=16, batch=4, warmup=2, held_out=2, peak=0.01, seed=3
