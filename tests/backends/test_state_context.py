@@ -27,8 +27,9 @@ from specdec_tui.decoding.run import TOKEN_BY_TOKEN
 from specdec_tui.decoding.sampling import Sampler
 
 KINDS = list(RECURRENT)
-# One of most ways: a state by blocks, handed on, beside attention, in the modules. The others are large.
+# One of each way: a state by blocks, handed on, beside attention, in the modules, by single tokens, in each layer.
 FEW = ("mamba2", "rwkv", "jamba", "recurrent_gemma")
+WAYS = [*FEW, *(pytest.param(kind, marks=pytest.mark.large) for kind in ("mamba", "falcon_h1", "lfm2"))]
 # What these say of a token depends on whether it has a pass of its own: they bound the time step in blocks alone.
 BY_PASS = ("zamba2", "nemotron_h")
 SOME = [pytest.param(kind, marks=[pytest.mark.large] * (kind not in FEW)) for kind in KINDS]
@@ -152,7 +153,7 @@ def test_every_strategy_writes_what_generate_writes(kind: str, strategy: str, ga
     assert new_ids(decoding(kind, strategy, gamma=gamma)) == generated(kind)
 
 
-@pytest.mark.parametrize("kind", FEW)
+@pytest.mark.parametrize("kind", WAYS)
 def test_runs_that_take_turns_in_one_model_leave_each_other_alone(kind: str) -> None:
     streams = [decoding(kind, strategy) for strategy in STRATEGIES]
     held: list[list[Record]] = [[] for _ in streams]
@@ -167,7 +168,7 @@ def test_runs_that_take_turns_in_one_model_leave_each_other_alone(kind: str) -> 
     assert [new_ids(iter(records)) for records in held] == [generated(kind)] * len(STRATEGIES)
 
 
-@pytest.mark.parametrize("kind", FEW)
+@pytest.mark.parametrize("kind", WAYS)
 def test_passes_over_other_texts_without_a_cache_leave_a_text_alone(kind: str) -> None:
     context, text = model_of(kind).open(), [5, 6, 7, 8]
     context.extend(text, 1)
@@ -175,7 +176,7 @@ def test_passes_over_other_texts_without_a_cache_leave_a_text_alone(kind: str) -
     assert_same(context.extend([12], 1), whole(kind, [*text, 12], 1))
 
 
-@pytest.mark.parametrize("kind", FEW)
+@pytest.mark.parametrize("kind", WAYS)
 def test_an_interrupted_extension_leaves_the_text_as_it_was(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, text = model_of(kind), PROMPT[:9]
     context = model.open()
@@ -193,7 +194,7 @@ def test_an_interrupted_extension_leaves_the_text_as_it_was(kind: str, monkeypat
     assert_same(context.extend([6], 1), whole(kind, [*text, 6], 1))
 
 
-@pytest.mark.parametrize("kind", FEW)
+@pytest.mark.parametrize("kind", WAYS)
 def test_a_rewind_behind_all_copies_reads_the_text_again(kind: str) -> None:
     context, ids = model_of(kind).open(), [(7 * i + 3) % 320 for i in range(FAR + 30)]
     context.extend(ids[:20], 1)
@@ -298,7 +299,7 @@ def test_a_model_whose_tokens_depend_on_the_pass_is_held_against_generate(kind: 
     assert (whole(kind, [*PROMPT, *generated(kind)][:-1], NEW) - rows).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", FEW)
+@pytest.mark.parametrize("kind", WAYS)
 def test_a_wrong_text_is_still_found_by_the_lossless_check(kind: str) -> None:
     def status(ids: list[int]) -> LosslessStatus:
         found = check(model_of(kind), PROMPT, ids, None, sampler=GREEDY, rule="rejection", seed=0, bound=1e-3)
