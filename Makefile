@@ -19,7 +19,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 THREADS = 1
 PYTEST = OMP_NUM_THREADS=$(THREADS) GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest --durations 15 --durations-min 5 $(PYTEST_ARGS)
 
-TERMINAL = $(addprefix tests/,terminal fuzz/test_fuzz_keys.py tools decoding tui/commands tui/inspector tui/screens)
+TERMINAL = $(addprefix tests/,terminal fuzz/test_fuzz_keys.py tools decoding benchmark doors tui/commands tui/inspector \
+	tui/screens)
 SCREEN = tests/tui/app tests/tui/panes
 
 .PHONY: run test test-all test-terminal test-screen test-rest fuzz lint clean

@@ -55,7 +55,9 @@ def test_the_distribution_holds_without_end_tokens(rule: str) -> None:
     assert lossless("model", "multinomial", rule, end_ids=frozenset())
 
 
-@pytest.mark.parametrize("kind", ["model", "ngram", "lookup"])
+@pytest.mark.parametrize(
+    "kind", ["model", *(pytest.param(kind, marks=pytest.mark.large) for kind in ("ngram", "lookup"))]
+)
 def test_skip_adjustment_fails_the_test_that_the_lossless_rules_pass(kind: str) -> None:
     assert not lossless(kind, "multinomial", "skip-adjustment")
 

@@ -37,7 +37,10 @@ async def test_all_panes_are_drawn_on_the_scale_of_the_largest_of_them() -> None
         assert heads == {f"tok/s 0–{scale.top:g}".ljust(12), f"speedup 0–{scale.speedup:g}×".ljust(12)}
 
 
-@pytest.mark.parametrize("size", [(100, 47), (120, 40), (120, 51), (120, 52), (200, 60), (240, 41)])
+MORE_SIZES = [(100, 47), (120, 51), (120, 52), (200, 60), (240, 41)]
+
+
+@pytest.mark.parametrize("size", [(120, 40), *(pytest.param(size, marks=pytest.mark.large) for size in MORE_SIZES)])
 async def test_plots_of_all_panes_have_the_same_height_and_place(size: tuple[int, int]) -> None:
     """The target's was twice as high, and those of a row with one line to spare higher than the others."""
     app = make_app(ScriptedEngine())

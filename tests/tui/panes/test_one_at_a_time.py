@@ -102,7 +102,12 @@ async def test_a_strategy_switched_off_leaves_the_front_to_another() -> None:
         assert in_sight(pilot) in app.settings.strategies and "ngram" not in app.settings.strategies
 
 
-@pytest.mark.parametrize("size", [(1, 1), (4, 4), (20, 6), (40, 12), (60, 18), (80, 24), (300, 20)])
+MORE_SIZES = [(4, 4), (20, 6), (40, 12), (80, 24), (300, 20)]
+
+
+@pytest.mark.parametrize(
+    "size", [(1, 1), (60, 18), *(pytest.param(size, marks=pytest.mark.large) for size in MORE_SIZES)]
+)
 async def test_the_prompt_is_never_scrolled_away(size: tuple[int, int]) -> None:
     app = make_app(ScriptedEngine())
     async with app.run_test(size=(80, 24)) as pilot:
@@ -191,7 +196,9 @@ async def test_on_a_very_low_screen_the_table_stands_in_the_place_of_the_panes()
         await until(pilot, lambda: app.grid.display and in_sight(pilot) == "lookup", "a pane")
 
 
-@pytest.mark.parametrize("key", ["i", "v", "x", "f", "pageup", "home"])
+@pytest.mark.parametrize(
+    "key", ["i", *(pytest.param(key, marks=pytest.mark.large) for key in ("v", "x", "f", "pageup", "home"))]
+)
 async def test_a_key_that_is_for_a_pane_brings_the_panes_back_from_behind_the_table(key: str) -> None:
     app = make_app(ScriptedEngine(), max_new_tokens=90)
     async with app.run_test(size=(40, 12)) as pilot:
@@ -233,7 +240,9 @@ async def test_a_pane_that_is_read_in_another_view_stays_in_front_when_the_run_e
         assert in_sight(pilot) == read
 
 
-@pytest.mark.parametrize("dialog", ["e", "H", "h", "m", "ctrl+p"])
+@pytest.mark.parametrize(
+    "dialog", ["H", *(pytest.param(key, marks=pytest.mark.large) for key in ("e", "h", "m", "ctrl+p"))]
+)
 async def test_keys_act_on_the_pane_in_sight_after_a_dialog_was_closed_too(dialog: str) -> None:
     """They went to the target, which nobody saw: closing a dialog had given it the focus."""
     app = make_app(ScriptedEngine())
