@@ -38,7 +38,7 @@ from specdec_tui.backends.pair import LoadError
 from specdec_tui.benchmark.run import Result, measure
 from specdec_tui.benchmark.suites import Prompt
 from specdec_tui.session import LocalEngine
-from specdec_tui.settings import DTYPES, PRESET_NAMES, STRATEGIES, ModelChoice, Settings
+from specdec_tui.settings import DTYPES, PRESET_NAMES, ModelChoice, Settings
 
 PROMPT = "List the numbers from one to forty in words, each on a line of its own, and then the months of the year."
 SCHEDULES = ("sequential", "interleaved")
@@ -323,7 +323,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--off", type=float, default=5.0, help="seconds that they sleep")
     found.add_argument("--max-new-tokens", type=int, default=128)
     found.add_argument("--prompt", default=PROMPT)
-    found.add_argument("--strategies", default=",".join(name for name in STRATEGIES if name != "drafter"))
+    found.add_argument("--strategies", default=",".join(Settings().strategies))
     found.add_argument("--schedules", default=",".join(SCHEDULES))
     found.add_argument("--preset", default="demo", choices=PRESET_NAMES)
     found.add_argument("--target", default="", help="another target than the preset's, with --drafter")
