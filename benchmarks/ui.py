@@ -68,7 +68,13 @@ class FastEngine:
         return
 
     def run(
-        self, prompt: str, settings: Settings, cancelled: Callable[[], bool], *, again: bool = False
+        self,
+        prompt: str,
+        settings: Settings,
+        cancelled: Callable[[], bool],
+        *,
+        again: bool = False,
+        aside: bool = False,
     ) -> Iterator[Event]:
         for name in STRATEGIES:
             yield Step(name, RunStarted(name, 1, 3, self.tokens), prompt_text=prompt)

@@ -10,6 +10,8 @@ from specdec_tui.settings import ModelChoice
 
 def show_models(choice: ModelChoice) -> int:
     """Print both tables. Exit status 0; LoadError's line and 2 for a device that is not there."""
+    if choice.target_url:
+        return _show_server(choice)
     from specdec_tui.backends.hub_cache import CachedModel, scan_cache
     from specdec_tui.backends.memory import gigabytes, resolve_device
 
@@ -50,6 +52,25 @@ def show_models(choice: ModelChoice) -> int:
     else:
         output.say("The local hub cache holds no language model.")
     output.say("Any other hub id, folder or GGUF file: specdec-tui --target NAME --drafter NAME")
+    return 0
+
+
+def _show_server(choice: ModelChoice) -> int:
+    """The models of a server, and what was seen of the one that is named, or is its only one."""
+    from specdec_tui.backends.quiet import quiet
+    from specdec_tui.backends.remote.connect import connect, models_of, place_of
+
+    try:
+        with quiet():
+            rows = [(name, "?" if length is None else f"{length:,}") for name, length in models_of(choice.target_url)]
+            output.show(output.Sheet(("model", "context"), rows, f"On {place_of(choice.target_url)}"))
+            if choice.target or len(rows) == 1:
+                found = connect(choice, lambda progress: None, lambda: False)
+                for sentence in (*found.info.seen, *found.info.notices):
+                    output.say(sentence)
+    except LoadError as error:
+        output.complain(str(error))
+        return 2
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The command line: run (default), bench, replay, models, doctor.
+"""The command line: run (default), serve, bench, replay, import, tour, models, doctor.
 
 Nothing heavy is imported until a command needs it: `--help` answers without torch and Textual.
 """
@@ -19,6 +19,7 @@ from specdec_tui.settings import (
     ModelChoice,
     SettingError,
     Settings,
+    config_file,
     flag_of,
     parse_path,
     parse_speed,
@@ -29,8 +30,10 @@ from specdec_tui.settings import (
     whole_characters,
 )
 
-COMMANDS = ("run", "bench", "replay", "models", "doctor")
+COMMANDS = ("run", "serve", "bench", "replay", "import", "tour", "models", "doctor")
 USAGE_ERROR = 2
+_OF_A_SERVER = ("target_url", "target", "tokenizer")
+_DRAWING = ("processor", "temperature", "top_k", "top_p", "seed")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -95,6 +98,21 @@ def _parser() -> argparse.ArgumentParser:
     _add_settings(run)
     run.set_defaults(command_function=_run)
 
+    serve = commands.add_parser(
+        "serve",
+        help="open the app in browsers, on models loaded once",
+        description="Serve the app to browsers: a tab has a run at a time, the models are loaded once for all.",
+    )
+    serve.add_argument("--host", default="127.0.0.1", help="the address to serve at; another than this demands a token")
+    serve.add_argument("--port", default="8000", help="the port to serve at, 0: a free one (8000)")
+    serve.add_argument(
+        "--token",
+        help="what a browser has to show, at least 16 characters, or 'auto': made up (SPECDEC_TUI_SERVE_TOKEN)",
+    )
+    serve.add_argument("--tabs", default="8", metavar="N", help="most tabs at once (8)")
+    _add_settings(serve)
+    serve.set_defaults(command_function=_serve)
+
     bench = commands.add_parser(
         "bench", help="measure the strategies without a screen", description="Measure strategies side by side."
     )
@@ -119,12 +137,33 @@ def _parser() -> argparse.ArgumentParser:
     _add_settings(replay, only=("theme",))
     replay.set_defaults(command_function=_replay)
 
+    imported = commands.add_parser(
+        "import",
+        help="make a trace of what a server's own speculative decoding streamed",
+        description="Make a trace of a recorded stream of vLLM or llama.cpp, and keep it like any run.",
+    )
+    imported.add_argument("file", metavar="FILE", help="a recording: JSON lines, see docs/imports.md")
+    imported.add_argument("--record", action="store_true", help="ask the server at --target-url, and write FILE")
+    imported.add_argument("--prompt", default="", help="what to ask it; sent as it is, without a chat template")
+    imported.add_argument("--baseline", metavar="FILE", help="the same server's without drafts, to compare with")
+    imported.add_argument("--output", metavar="FILE", help="write the trace to FILE in place of keeping it")
+    _add_settings(imported, only=("target_url", "target", "max_new_tokens", *_DRAWING))
+    imported.set_defaults(command_function=_import)
+
+    tour = commands.add_parser(
+        "tour",
+        help="open the app with a guided tour of eight steps",
+        description="Open the app with a guided tour: what a round is, why the text is the target's, when it pays.",
+    )
+    _add_settings(tour)
+    tour.set_defaults(command_function=_tour)
+
     models = commands.add_parser(
         "models",
         help="presets, cached models and what fits",
         description="Presets, models in the local cache, and what fits into memory.",
     )
-    _add_settings(models, only=("device", "dtype", "quantize"))
+    _add_settings(models, only=("device", "dtype", "quantize", *_OF_A_SERVER))
     models.set_defaults(command_function=_models)
 
     doctor = commands.add_parser(
@@ -132,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
         help="health check: versions, devices, the demo pair",
         description="Check versions, devices, memory and that a pair runs; exit status 0 when all is well.",
     )
-    _add_settings(doctor, only=("device", "dtype", "preset"))
+    _add_settings(doctor, only=("device", "dtype", "preset", "drafter", *_OF_A_SERVER))
     doctor.set_defaults(command_function=_doctor)
     return parser
 
@@ -208,13 +247,64 @@ def _whole_number(name: str, text: str, low: int, high: int = 1_000_000) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    return _open(options, whole_characters(options.prompt))
+
+
+def _tour(options: argparse.Namespace) -> int:
+    return _open(options, tour=True)
+
+
+def _open(options: argparse.Namespace, prompt: str = "", *, tour: bool = False) -> int:
+    """The app on a pair of models."""
     settings, choice = _resolved(options)
     if not _on_a_terminal():
         return USAGE_ERROR
     from specdec_tui.session import LocalEngine
+    from specdec_tui.tui.app.own_themes import check_theme
     from specdec_tui.tui.app.program import run_app
+    from specdec_tui.tui.commands.keymap import read_keymap
 
-    return run_app(LocalEngine(), settings, choice, whole_characters(options.prompt))
+    check_theme(settings.theme)
+    keymap, problems = read_keymap(config_file())
+    for problem in problems:
+        output.complain(problem)
+    if problems:
+        return USAGE_ERROR
+    return run_app(LocalEngine(), settings, choice, prompt, keymap=keymap, tour=tour)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    """The app in browsers, on a pair of models for all."""
+    settings, choice = _resolved(options)
+    from specdec_tui.serving.command import as_place, check_installed, serve
+
+    place = as_place(options.host, options.port, options.token, options.tabs)
+    check_installed()
+    from specdec_tui.benchmark.environment import describe_environment
+    from specdec_tui.loaded import Loaded
+    from specdec_tui.serving.engine_server import EngineServer
+    from specdec_tui.serving.messages import Welcome
+    from specdec_tui.session import LocalEngine
+    from specdec_tui.tui.app.own_themes import check_theme
+    from specdec_tui.tui.commands.keymap import read_keymap
+
+    check_theme(settings.theme)
+    _, problems = read_keymap(config_file())
+    for problem in problems:
+        output.complain(problem)
+    if problems:
+        return USAGE_ERROR
+    loaded = Loaded()
+    return serve(
+        place,
+        lambda failed: EngineServer(
+            Welcome(settings, choice),
+            lambda progress: loaded.load(choice, progress),
+            lambda: LocalEngine(loaded),
+            describe_environment,
+            failed,
+        ),
+    )
 
 
 def _on_a_terminal() -> bool:
@@ -232,7 +322,8 @@ def _replay(options: argparse.Namespace) -> int:
     settings, choice, left_out = _resolved_as_far_as_valid(options)
     speed = None if options.race is None else parse_speed(options.race)
     try:
-        trace = read_trace(parse_path(options.file))
+        path = parse_path(options.file)
+        trace = read_trace(path)
     except TraceError as error:
         output.complain(str(error))
         return USAGE_ERROR
@@ -241,8 +332,29 @@ def _replay(options: argparse.Namespace) -> int:
     from specdec_tui.session import LocalEngine
     from specdec_tui.tui.app.program import run_app
     from specdec_tui.tui.app.recordings import Replay
+    from specdec_tui.tui.commands.keymap import read_keymap
 
-    return run_app(LocalEngine(), settings, choice, replay=Replay(trace, speed, left_out))
+    keymap, wrong = read_keymap(config_file())
+    replay = Replay(trace, speed, [*left_out, *wrong], path)
+    return run_app(LocalEngine(), settings, choice, replay=replay, keymap=keymap)
+
+
+def _import(options: argparse.Namespace) -> int:
+    if options.record:
+        return _record(options)
+    from specdec_tui.importing import import_run
+
+    baseline, output_to = (None if name is None else parse_path(name) for name in (options.baseline, options.output))
+    return import_run(parse_path(options.file), baseline, output_to)
+
+
+def _record(options: argparse.Namespace) -> int:
+    from specdec_tui.recording import record
+
+    if not options.prompt.strip():
+        raise SettingError("prompt: --record needs one: give what to ask the server")
+    settings, choice = _resolved(options)
+    return record(parse_path(options.file), settings, choice, whole_characters(options.prompt))
 
 
 def _bench(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from specdec_tui.backends.pair import LoadError
+from specdec_tui.backends.pair import SERVED_BY, LoadError
 from specdec_tui.benchmark.environment import describe_environment, installed_versions
 from specdec_tui.benchmark.run import BenchmarkError, measure
 from specdec_tui.benchmark.suites import Prompt
@@ -15,6 +15,9 @@ from specdec_tui.decoding.records import LosslessStatus
 from specdec_tui.doors import output
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, SettingError, Settings, config_file, read_config
+from specdec_tui.tui.app.own_themes import check_theme
+from specdec_tui.tui.commands.keymap import read_keymap
+from specdec_tui.variables import api_key
 
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
@@ -47,8 +50,16 @@ def _checks(engine: Engine, settings: Settings, choice: ModelChoice) -> Iterator
     path = config_file()
     try:
         read = read_config(path)
-        held = f"{len(read)} settings" if os.path.exists(path) else "none yet"
-        yield Check("ok", "config file", f"{path} ({held})")
+        keymap, wrong = read_keymap(path)
+        yield from (Check("failed", "config file", problem) for problem in wrong)
+        check_theme(settings.theme)
+        held = (
+            f"{len(read)} settings{f', {len(keymap)} own keys' if keymap else ''}"
+            if os.path.exists(path)
+            else "none yet"
+        )
+        if not wrong:
+            yield Check("ok", "config file", f"{path} ({held})")
     except SettingError as error:
         yield Check("failed", "config file", str(error))
     try:
@@ -77,6 +88,13 @@ def _pair_checks(engine: Engine, settings: Settings, choice: ModelChoice) -> Ite
         "pair",
         f"{info.name}{drafter} on {info.target.device}, {time.perf_counter() - start:.1f} s to load",
     )
+    if (health := engine.health(lambda: False)) is not None:
+        there = f"{health.seconds * 1e3:.3g} ms there and back" if health.seconds is not None else health.fault
+        key = "a key is sent" if api_key() else "no key is sent"
+        detail = f"{info.target.device.removeprefix(SERVED_BY)}: {there}, {key}"
+        yield Check("failed" if health.seconds is None else "ok", "server", detail)
+    for sentence in info.target.seen:
+        yield Check("ok", "server", sentence)
     for note in info.notes:
         yield Check("warning", "note", note)
     names = ("target", "speculative") if info.drafters else ("target", "lookup")

@@ -6,24 +6,32 @@ IDEA = (
     "A language model writes one token per pass, and a pass of a big one is slow: it reads all its weights. "
     "So a small model, the drafter, guesses the next γ tokens, and the big one, the target, checks them in one pass. "
     "Guesses it would have written itself are kept, the first that it would not is replaced, the rest is dropped: "
-    "the text is exactly the target's. "
-    "How much faster that is depends on how many are kept and on what guessing and checking cost: the panes compare it."
+    "the text, or its chances when sampled, is the target's. "
+    "How much faster that is depends on how many are kept and on what guessing and checking cost."
 )
 """Speculative decoding in four sentences."""
 
 FIGURES = {
     "γ": "draft tokens a round",
     "α": "acceptance rate: accepted drafts of those judged",
-    "τ": "new tokens per target pass: at most γ + 1",
+    "τ": "new tokens per target pass: at most γ + 1, about 1 + α + … + α^γ",
     "c": "time of a draft in plain target steps",
     "v": "time of a full round's target pass in plain target steps; ideal: 1",
 }
 """The letters of the panes. Their formulas are in `decoding/figures.py`."""
 
+OF_A_TOKEN = {
+    "p, q": "chance that the target, the drafter gives a token, after temperature and cuts",
+    "coin": "a number drawn from 0 to 1: below its chance to be accepted a draft is kept, from there on refused",
+    "H, Hq": "entropy of what the target, the drafter could say, in nats: 0 is sure; raw: before temperature and cuts",
+    "0–5 ▂▅█": "tokens of each of the last rounds, from 0 to γ + 1",
+}
+"""What stands beside tokens and figures of a run with insight."""
+
 FATES = {
     "accepted": ("✓", "a draft that the target kept"),
     "rejected": ("✗", "a draft that the target refused"),
-    "unverified": ("○", "drafted behind a rejection, never judged"),
+    "unverified": ("○", "drafted behind a refusal, never judged: of no use"),
     "resampled": ("↻", "the correction in place of a rejected draft"),
     "bonus": ("+", "the extra token of a fully accepted round"),
     "sampled": ("›", "a plain draw; of a search: settled in all that can win"),

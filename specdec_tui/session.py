@@ -5,39 +5,32 @@ Importing this module costs no torch: `LocalEngine.load` brings it in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from specdec_tui.backends.pair import LoadError, PairInfo, Progress, PromptError, ReportProgress
-from specdec_tui.backends.threads import prepare_threads
+from specdec_tui.backends.pair import Health, LoadError, PairInfo, Progress, PromptError, ReportProgress
 from specdec_tui.decoding.figures import OF_THE_DRAFTER
 from specdec_tui.decoding.records import (
     Checked,
     EndReason,
     Event,
     Finished,
-    Lossless,
     LosslessStatus,
-    Record,
     RunEnded,
     RunStarted,
     Step,
 )
-from specdec_tui.run_settings import beams_of, rounds_of
+from specdec_tui.loaded import Loaded
+from specdec_tui.playing import Beginning, begin_run, judge
+from specdec_tui.run_settings import rounds_of
 from specdec_tui.settings import STRATEGIES, ModelChoice, Settings, whole_characters
 from specdec_tui.several_drafters import running
-from specdec_tui.strategy_parts import AsRead, as_read, models_of, parts_of, unfit, warm_up, writer_of
-from specdec_tui.strategy_run import (
-    StrategyRun,
-    as_far_as_it_went,
-    ended_rightly,
-    in_turn,
-    interleaved,
-    not_checkable,
-    refused,
-    with_notices,
-)
+from specdec_tui.strategy_parts import AsRead, as_read, models_of, parts_of, unfit, writer_of
+from specdec_tui.strategy_run import StrategyRun, in_turn, interleaved
+from specdec_tui.what_ifs import WhatIf, as_read_before, new_store_of
 
 if TYPE_CHECKING:
     from specdec_tui.backends.loading import Pair
@@ -46,7 +39,13 @@ if TYPE_CHECKING:
 
 
 SHORT_PROMPT = 64  # tokens of a prompt that programs made ahead have room for
-_SLOWED = "a tokenizer that was given up is still at work beside this run: speeds may be lower for it"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A run or what-ifs wait: so many that others asked for come before them. No clock runs yet."""
+
+    before: int
 
 
 class Engine(Protocol):
@@ -61,13 +60,31 @@ class Engine(Protocol):
         ...
 
     def run(
-        self, prompt: str, settings: Settings, cancelled: Callable[[], bool], *, again: bool = False
-    ) -> Iterator[Event]:
-        """Run every enabled strategy on a prompt; the last event is `Finished`.
+        self,
+        prompt: str,
+        settings: Settings,
+        cancelled: Callable[[], bool],
+        *,
+        again: bool = False,
+        aside: bool = False,
+    ) -> Iterator[Event | Waiting]:
+        """Run every enabled strategy on a prompt; the last event is `Finished`. Before the first one it may be waited.
 
         `cancelled` is asked between rounds, and while a tokenizer is at work. With chat on, the prompt
         and the target's answer join the history, unless no token of an answer was made; with `again`
-        they take the place of the last turn. PromptError when the chat template or the tokenizer refuses the prompt.
+        they take the place of the last turn; `aside` of the conversation it begins one of its own, and the present one
+        stays as it is. PromptError when the chat template or the tokenizer refuses the prompt.
+        """
+        ...
+
+    def what_ifs(self, requests: Sequence[WhatIf], cancelled: Callable[[], bool]) -> Iterator[Event | Waiting]:
+        """Play what-ifs of runs, each behind the tokens that it is given; the last event is `Finished`.
+
+        `Step`s and `Checked` carry the names of the requests. Where one of their settings says interleaved they
+        alternate as the strategies of a run do, the one with the fewest own tokens next, each on its own clock; else
+        one is played after another. Each has an n-gram store of its own, which begins empty: no later run knows of it.
+        The conversation stays as it is. PromptError, in one line and before any event, where a prompt cannot be read
+        again as it was.
         """
         ...
 
@@ -75,53 +92,59 @@ class Engine(Protocol):
         """Forget the conversation."""
         ...
 
+    def health(self, cancelled: Callable[[], bool]) -> Health | None:
+        """How the target's server is; None where it is on none, or was not waited for."""
+        ...
 
-def captured_on_gpus(pair: Pair) -> Programs | None:
-    """How the rounds of a pair are played: captured on GPUs, where models allow it; on a CPU (None) step by step."""
-    if all(model.device.type != "cuda" for model in models_of(pair).values()):
-        return None
-    from specdec_tui.backends import cuda_graphs
-    from specdec_tui.decoding.device_run import Programs
 
-    return Programs(cuda_graphs.capture, cuda_graphs.mark)
+@runtime_checkable
+class Elsewhere(Protocol):
+    """What else an engine tells that computes in another process."""
+
+    def environment(self) -> Mapping[str, Any]:
+        """The machine and versions that it computes with; empty before a load."""
+        ...
+
+
+def never_begun(strategies: Iterable[str], settings: Settings, why: str) -> Iterator[Event]:
+    """A run that was stopped before a model saw its prompt, and at what."""
+    for name in strategies:
+        yield Step(name, RunStarted(name, 0, settings.gamma, settings.max_new_tokens))
+        yield Step(name, RunEnded(EndReason.CANCELLED, why))
+    yield Finished(cancelled=True)
 
 
 class LocalEngine:
-    """The engine over models loaded into this process. `programs_of` says how the rounds of a pair are played."""
+    """A conversation with models loaded into this process, which other engines may share: one call at a time of all."""
 
-    def __init__(self, programs_of: Callable[[Pair], Programs | None] = captured_on_gpus) -> None:
-        prepare_threads()
-        self._programs_of = programs_of
-        self._pair: Pair | None = None
-        self._programs: Programs | None = None
+    def __init__(self, loaded: Loaded | None = None) -> None:
+        self.loaded = Loaded() if loaded is None else loaded
         self._history: list[tuple[str, str]] = []
         self._store: NgramStore | None = None
-        self._warm: set[tuple[str, int, bool]] = set()
         self._last_turn_in_history = False
+        self._read: dict[str, AsRead] = {}  # by strategy, the prompt of the last run
+
+    @property
+    def _pair(self) -> Pair | None:
+        return self.loaded.pair
+
+    @property
+    def _programs(self) -> Programs | None:
+        return self.loaded.programs
 
     def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
-        progress(Progress("Starting torch"))
-        from specdec_tui.backends.loading import load_pair
-        from specdec_tui.backends.memory import give_back
-
-        if self._programs is not None:
-            self._programs = None  # the new pair needs their memory more than a refused load needs them
-            give_back()
-        replaces = self._pair is not None
-        try:
-            self._pair = pair = load_pair(choice, progress)
-        finally:
-            self._programs = None if self._pair is None else self._programs_of(self._pair)
+        info = self.loaded.load(choice, progress)
         self._store = None
-        self._warm.clear()
+        self._read = {}
         self.new_chat()
-        if replaces:
-            give_back()
-        return pair.info
+        return info
 
     def prepare(self, settings: Settings, cancelled: Callable[[], bool], progress: ReportProgress) -> None:
         pair, programs = self._pair, self._programs
-        if pair is None or programs is None or not (settings.capture and settings.cache):
+        if pair is None:
+            return
+        if programs is None or not (settings.capture and settings.cache):
+            self.loaded.warm_up("target", settings, cancelled, ahead=True)
             return
         needs, held = self._needs(pair, settings, cancelled), []
         try:
@@ -200,12 +223,33 @@ class LocalEngine:
                         f"{where}its {least:,} tokens leave no room in the {whose}'s context of {limit:,} tokens"
                     )
 
+    def health(self, cancelled: Callable[[], bool]) -> Health | None:
+        from specdec_tui.backends.answering import Answering
+        from specdec_tui.backends.in_time import Stopped
+        from specdec_tui.backends.remote.errors import ServerError
+
+        pair = self._pair
+        if pair is None or not isinstance(pair.target, Answering):
+            return None
+        try:
+            return Health(pair.target.ping(cancelled), added=pair.target.added_latency)
+        except ServerError as error:
+            return Health(None, str(error))
+        except Stopped:
+            return None
+
     def new_chat(self) -> None:
         self._history.clear()
         self._last_turn_in_history = False
 
     def run(
-        self, prompt: str, settings: Settings, cancelled: Callable[[], bool], *, again: bool = False
+        self,
+        prompt: str,
+        settings: Settings,
+        cancelled: Callable[[], bool],
+        *,
+        again: bool = False,
+        aside: bool = False,
     ) -> Iterator[Event]:
         from specdec_tui.backends.in_time import Stopped
 
@@ -213,7 +257,8 @@ class LocalEngine:
         if pair is None:
             raise LoadError("no models are loaded")
         prompt, strategies = whole_characters(prompt), running(settings.strategies, len(pair.drafters))
-        before = self._history[:-1] if again and self._last_turn_in_history else self._history
+        kept = self._history[:-1] if again and self._last_turn_in_history else self._history
+        before = [] if aside else kept
         try:
             plain = as_read(pair, "target", prompt, before, settings, cancelled)
             read = {
@@ -223,81 +268,73 @@ class LocalEngine:
                 for name in strategies
             }
         except Stopped as at_work:
-            for name in strategies:
-                yield Step(name, RunStarted(name, 0, settings.gamma, settings.max_new_tokens))
-                yield Step(name, RunEnded(EndReason.CANCELLED, str(at_work)))
-            yield Finished(cancelled=True)
+            yield from never_begun(strategies, settings, str(at_work))
             return
         except ValueError as error:
             raise PromptError(str(error)) from error
-        if settings.reset_in_between:
+        if settings.reset_in_between and not aside:
             self._store = None
         if self._programs is not None and not (settings.capture and settings.cache):
             self._programs.give_up()
-        runs = [self._start(pair, name, own, settings, cancelled) for name, own in read.items()]
+        self._read = {"target": plain, **read}
+        runs = [
+            begin_run(
+                pair,
+                name,
+                own,
+                settings,
+                cancelled,
+                store=partial(new_store_of if aside else self._store_for, settings),
+                programs=self._programs,
+                warm_up=partial(self.loaded.warm_up, name, settings, cancelled),
+            )
+            for name, own in read.items()
+        ]
         answers: dict[str, str] = {}
         for step in interleaved(runs) if settings.schedule == "interleaved" else in_turn(runs):
             if isinstance(step.record, RunEnded):
                 answers[step.strategy] = step.answer
             yield step
         stopped = cancelled()
-        yield from self._check(pair, plain.prompt.ids, runs, settings, plain.rounds, stopped)
-        if settings.chat:
+        yield from self._check(pair, plain, runs, settings, cancelled)
+        if settings.chat and not aside:
             self._remember(prompt, before, runs, answers)
-        else:
+        elif not aside:
             self._last_turn_in_history = False
         yield Finished(cancelled=stopped)
 
-    def _start(
-        self, pair: Pair, name: str, read: AsRead, settings: Settings, cancelled: Callable[[], bool]
-    ) -> StrategyRun:
-        from specdec_tui.backends.in_time import still_at_work
-        from specdec_tui.decoding.loop import decode
-        from specdec_tui.decoding.strategies import STRATEGIES as ROWS
+    def what_ifs(self, requests: Sequence[WhatIf], cancelled: Callable[[], bool]) -> Iterator[Event]:
+        from specdec_tui.backends.in_time import Stopped
 
-        ids = read.prompt.ids
-        records: Iterator[Record]
-        info = pair.info.target
+        pair = self._pair
+        if pair is None:
+            raise LoadError("no models are loaded")
         try:
-            if read.refusal:
-                raise ValueError(read.refusal)
-            model, drafter = parts_of(pair, name, settings, self._store_for(settings))
-            whose = "target" if model is pair.target else "drafter"
-            info = pair.info.drafter if whose == "drafter" and pair.info.drafter is not None else info
-            if (problem := unfit(whose, model, ids)) is not None:
-                raise ValueError(problem)
+            read = [as_read_before(pair, one, self._read, cancelled) for one in requests]
+        except Stopped as at_work:
+            raise PromptError(str(at_work)) from None
         except ValueError as error:
-            records = refused(name, len(ids), settings, str(error))
-        else:
-            records = decode(
-                model,
-                ids,
-                strategy=name,
-                drafter=drafter,
-                beams=beams_of(settings) if ROWS[name].searches else None,
-                max_new_tokens=settings.max_new_tokens,
-                seed=settings.seed,
-                use_cache=settings.cache,
-                cancelled=cancelled,
-                programs=self._programs if settings.capture else None,
-                warm_up=lambda: self._warm_up(pair, settings, cancelled),
-                insight=settings.insight,
-                **read.rounds,
+            raise PromptError(str(error)) from error
+        runs = [
+            begin_run(
+                pair,
+                one.strategy,
+                own,
+                one.settings,
+                cancelled,
+                store=partial(new_store_of, one.settings),
+                programs=self._programs if one.settings.cache else None,
+                warm_up=partial(self.loaded.warm_up, one.strategy, one.settings, cancelled),
+                at=Beginning(one.name, one.given, one.origin),
             )
-        notices = [
-            *info.notices,
-            *read.notices,
-            *([_SLOWED] if still_at_work() else []),
+            for one, own in zip(requests, read, strict=True)
         ]
-        return StrategyRun(
-            name,
-            with_notices(records, notices),
-            read.tokenizer,
-            read.tokenizer.stream(),
-            read.prompt.text,
-            cancelled,
-            own_tokens=read.tokenizer is not pair.tokenizer,
-        )
+        together = any(one.settings.schedule == "interleaved" for one in requests)
+        yield from interleaved(runs) if together else in_turn(runs)
+        stopped = cancelled()
+        for one, run, own in zip(requests, runs, read, strict=True):
+            yield Checked(run.strategy, judge(pair, run, None, own.prompt.ids, one.settings, own, cancelled))
+        yield Finished(cancelled=stopped)
 
     def _store_for(self, settings: Settings) -> NgramStore:
         from specdec_tui.decoding.strategies import new_store
@@ -307,61 +344,14 @@ class LocalEngine:
             self._store = new_store(settings)
         return self._store
 
-    def _warm_up(self, pair: Pair, settings: Settings, cancelled: Callable[[], bool]) -> None:
-        """Every block length a round can have, once, untimed: kernels pick their plans on first sight.
-
-        Whatever fails here fails again in the run that needs it, and is told there.
-        """
-        for name, model in models_of(pair).items():
-            key = (name, settings.gamma, settings.cache)
-            if key in self._warm:
-                continue
-            self._warm.add(key)
-            with suppress(Exception):
-                warm_up(model, settings, cancelled)
-
     def _check(
-        self,
-        pair: Pair,
-        ids: list[int],
-        runs: list[StrategyRun],
-        settings: Settings,
-        rounds: dict[str, Any],
-        stopped: bool,
+        self, pair: Pair, read: AsRead, runs: list[StrategyRun], settings: Settings, cancelled: Callable[[], bool]
     ) -> Iterator[Checked]:
-        """The lossless check of every run. A cancelled prompt is compared, but costs no further pass."""
-        from specdec_tui.backends.errors import describe_error
-        from specdec_tui.backends.model import begin_of
-        from specdec_tui.decoding.ending import Ending
-        from specdec_tui.decoding.lossless import check, near_tie_bound
-
-        bound = near_tie_bound(pair.target.dtype)
-        ending = Ending(rounds["end_ids"], rounds["completes"])
-        given = ids if begin_of(pair.target) is None else []
+        """The lossless check of every run over a prompt as the target has `read` it."""
         target = next((run for run in runs if run.strategy == "target" and run.ids and not run.failed), None)
         for run in sorted(runs, key=lambda run: run is not target):
             reference = None if run is target else target
-            lossless = not_checkable(run, reference, settings, stopped)
-            if lossless is None:
-                try:
-                    lossless = check(
-                        pair.target,
-                        ids,
-                        run.ids,
-                        None if reference is None else reference.ids,
-                        sampler=rounds["sampler"],
-                        controls=rounds["controls"],
-                        rule=settings.rule,
-                        seed=settings.seed,
-                        bound=bound,
-                        cut_short=run.cut_short or (reference is not None and reference.cut_short),
-                    )
-                except Exception as error:  # the runs are over: their text and figures must not be lost with it
-                    detail = f"could not be checked: {describe_error(error)}"
-                    lossless = Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail)
-                if reference is None and not ended_rightly(run, ending, given, settings):
-                    lossless = Lossless(LosslessStatus.DIFFERENT, detail="it did not end where it had to")
-            lossless = as_far_as_it_went(run, lossless)
+            lossless = judge(pair, run, reference, read.prompt.ids, settings, read, cancelled)
             if run is target and lossless.status is LosslessStatus.DIFFERENT:
                 target = None  # no yardstick: equal to it is not right
             yield Checked(run.strategy, lossless)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 
 class Texts(tuple[str, ...]):
@@ -38,6 +39,26 @@ class Kind:
     choices: tuple[str, ...] = ()
     written: Callable[[Any], str] = lambda value: _written(value)
     joined: Callable[[list[str]], str] | None = None
+
+
+_NO_ADDRESS = "give http://HOST:PORT/v1 or https://HOST/v1, without a user, a password or a query"
+
+
+def _address(text: str) -> str:
+    text = text.strip()
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise Wrong(_NO_ADDRESS) from None
+    is_one = parts.scheme in ("http", "https") and parts.hostname and port != 0 and text.isprintable()
+    if text and (not is_one or "@" in parts.netloc or any(sign in text for sign in " ?#")):
+        raise Wrong(_NO_ADDRESS)
+    return text
+
+
+ADDRESS = Kind(_address, "an address like http://host:port/v1")
+"""Of a server, or none. It is shown and kept, so what nobody may see has no place in it."""
 
 
 def whole(low: int, high: int, allowed: str = "") -> Kind:

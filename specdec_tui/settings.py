@@ -7,18 +7,17 @@ defaults. The command line, palette, side bar and model picker are all made from
 from __future__ import annotations
 
 import os
-import tomllib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from specdec_tui import variables
-from specdec_tui.doors.reading import is_null_device, read_text
+from specdec_tui.config_table import KEYMAP, Unreadable, config_file, read_table
 from specdec_tui.setting_kinds import (
+    ADDRESS,
     BIASES,
     SWITCH,
     TEXTS,
@@ -31,6 +30,7 @@ from specdec_tui.setting_kinds import (
     real,
     whole,
 )
+from specdec_tui.theme_files import THEMES, ThemeKind
 
 MOST_DRAFTERS = 4
 SPECULATIVE = ("speculative", *(f"speculative-{place}" for place in range(2, MOST_DRAFTERS + 1)))
@@ -40,7 +40,17 @@ FIRST_ALONE = "speculative-1"
 _ONE_BY_ONE = f"or {FIRST_ALONE} to {SPECULATIVE[-1]}: with one of several drafters"
 _WITH_ALL = ("target", "drafter", "speculative", "ngram", "lookup", "beam", "drafter-beam")
 STRATEGIES = (*_WITH_ALL, *SPECULATIVE[1:])
-PROCESSORS = ("greedy", "multinomial", "topk", "nucleus", "topknucleus")
+SERVED = ("vllm", "llama-cpp")
+"""Runs that were imported, by the servers that drafted by themselves: none that anybody can choose."""
+USED_BY: dict[str, tuple[str, ...]] = {
+    "greedy": (),
+    "multinomial": ("temperature",),
+    "topk": ("temperature", "top_k"),
+    "nucleus": ("temperature", "top_p"),
+    "topknucleus": ("temperature", "top_k", "top_p"),
+}
+"""The settings that each processor has a use for, in the order of its arguments. Who has more of them comes later."""
+PROCESSORS = tuple(USED_BY)
 RULES = ("rejection", "coupled", "block", "skip-adjustment")
 QUANTIZATIONS = ("none", "int8", "int4")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -50,11 +60,8 @@ CONTROLS = (
     *("bad_words", "logit_bias", "stop_strings"),
 )
 MOST_BEAMS = 32
-THEMES = ("specdec-dark", "specdec-light", "specdec-colour-blind")
-
-LONGEST_CONFIG = 16 * 1024
-"""Bytes; all settings with a page of comments take a third of it. Reading keys of many dots takes quadratic time."""
 _SHOWN = 60  # characters of a bad value in a message
+_SECRET = re.compile(r"//[^/\s]*@")  # a user and a password before a host
 
 
 class SettingError(ValueError):
@@ -77,11 +84,7 @@ def _parse_device(text: str) -> str:
     raise ValueError
 
 
-def _parse_text(text: str) -> str:
-    return text.strip()
-
-
-def _setting(default: Any, kind: Kind, help: str, **extra: Any) -> Any:
+def _setting(default: Any, kind: Kind | ThemeKind, help: str, **extra: Any) -> Any:
     return field(default=default, metadata={"kind": kind, "help": help, **extra})
 
 
@@ -152,13 +155,16 @@ class Settings:
         "stop", choice("stop", "drafter"), "at an unknown n-gram context: stop drafting, or ask the drafter model"
     )
     reset_in_between: bool = _setting(True, SWITCH, "forget the n-gram storage between prompts")
+    added_latency: float = _setting(
+        0.0, real(0, 10_000), "simulate a distance to a target on a server: so many milliseconds more for each call"
+    )
     cache: bool = _setting(True, SWITCH, "keep keys and values (off recomputes everything)")
     capture: bool = _setting(True, SWITCH, "on a GPU, play a round as one captured program (off: step by step)")
     chat: bool = _setting(True, SWITCH, "apply the chat template and keep the conversation")
     ignore_eos: bool = _setting(False, SWITCH, "go on behind end tokens, for equal lengths")
     insight: bool = _setting(True, SWITCH, "record entropies and alternatives, with the clock paused")
     record: bool = _setting(True, SWITCH, "keep runs as traces, and prompts, in the user's data folder")
-    theme: str = _setting("specdec-dark", choice(*THEMES), "colours of the app")
+    theme: str = _setting(THEMES[0], ThemeKind(), "colours of the app")
 
 
 @dataclass(frozen=True)
@@ -166,7 +172,17 @@ class ModelChoice:
     """Which pair to load, and how."""
 
     preset: str = _setting("demo", choice(*PRESET_NAMES), "built-in pair")
-    target: str = _setting("", Kind(_parse_text, "a hub id, a folder or a GGUF file"), "target model")
+    target_url: str = _setting("", ADDRESS, "server that runs the target, by its name there")
+    target: str = _setting(
+        "",
+        Kind(str.strip, "a hub id, a folder or a GGUF file; with target-url its name on that server"),
+        "target model",
+    )
+    tokenizer: str = _setting(
+        "",
+        Kind(str.strip, "a hub id or a folder"),
+        "tokenizer and config of a target on a server, where its name is neither",
+    )
     drafter: tuple[str, ...] = _setting(
         Names(),
         names(
@@ -214,6 +230,7 @@ def _allowed(name: str) -> str:
 
 def quoted(text: str) -> str:
     """A bad value, or its beginning, as it may stand in a one-line message."""
+    text = _SECRET.sub("//…@", text)
     if len(text) > _SHOWN:
         text = text[:_SHOWN] + "…"
     return f"'{text}'" if text.isprintable() else repr(text)
@@ -237,13 +254,7 @@ def parse_processor(text: str) -> dict[str, Any]:
     """
     words = text.split()
     name = parse_value("processor", words[0] if words else "")
-    takes = {
-        "greedy": (),
-        "multinomial": ("temperature",),
-        "topk": ("temperature", "top_k"),
-        "nucleus": ("temperature", "top_p"),
-        "topknucleus": ("temperature", "top_k", "top_p"),
-    }[name]
+    takes = USED_BY[name]
     if len(words) - 1 > len(takes):
         arguments = " ".join(map(flag_of, takes)) or "no argument"
         raise SettingError(f"processor: {quoted(text)} has too many arguments: {name} takes {arguments}")
@@ -281,12 +292,6 @@ def whole_characters(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def config_file() -> Path:
-    """The user's config file (TOML); `SPECDEC_TUI_CONFIG` names another."""
-    named = os.environ.get(variables.PREFIX + "CONFIG")
-    return Path(named) if named else platformdirs.user_config_path("specdec-tui") / "config.toml"
-
-
 def read_config(path: Path) -> dict[str, str]:
     """Settings of a config file as text; empty when there is none. SettingError at the first that is wrong."""
     found, problems = _read_config(path)
@@ -298,14 +303,10 @@ def read_config(path: Path) -> dict[str, str]:
 def _read_config(path: Path) -> tuple[dict[str, str], list[str]]:
     """Settings of a config file as text, and what is wrong with the others, a line each."""
     try:
-        table = {} if is_null_device(path) else tomllib.loads(read_text(path, most=LONGEST_CONFIG))
-    except FileNotFoundError:
-        return {}, []
-    except (OSError, ValueError) as error:  # the latter: no TOML, or a number of thousands of digits
-        reason = "a number in it has too many digits" if "integer string" in str(error) else reason_of(error)
-        return {}, [f"cannot read the config file {path}: {reason}"]
-    except RecursionError:
-        return {}, [f"cannot read the config file {path}: it is nested too deeply"]
+        table = read_table(path)
+    except Unreadable as error:
+        return {}, [f"cannot read the config file {path}: {error}"]
+    table.pop(KEYMAP, None)  # of the app, which reads it by itself
     found: dict[str, str] = {}
     problems: list[str] = []
     for word, value in table.items():
@@ -343,7 +344,7 @@ def resolve(
     """Merge all sources and validate once. Every value arrives as text, so every source is checked alike.
 
     SettingError at the first that is wrong. Sampling flags without `--processor` choose the processor that
-    uses them, since greedy would silently ignore them.
+    uses them, since greedy, or another that has no use for them, would silently ignore them.
     """
     settings, choice, problems = resolve_rest(flags, environment, config)
     if problems:
@@ -373,8 +374,7 @@ def resolve_rest(
             except SettingError as error:
                 problems.append(str(error))
     given = {name: parse_value(name, text) for name, text in flags.items()}
-    if "processor" not in given and merged.get("processor", "greedy") == "greedy":
-        given |= implied_processor(given)
+    given |= implied_processor(given, merged.get("processor", Settings.processor))
     merged |= given
     settings_names = {f.name for f in fields(Settings)}
     settings = replace(Settings(), **{k: v for k, v in merged.items() if k in settings_names})
@@ -382,15 +382,17 @@ def resolve_rest(
     return settings, choice, problems
 
 
-def implied_processor(given: Mapping[str, Any]) -> dict[str, str]:
-    """The change of processor that sampling values ask for where greedy, which uses none, is in place."""
-    match ("top_k" in given, "top_p" in given, "temperature" in given):
-        case (True, True, _):
-            return {"processor": "topknucleus"}
-        case (True, False, _):
-            return {"processor": "topk"}
-        case (False, True, _):
-            return {"processor": "nucleus"}
-        case (False, False, True):
-            return {"processor": "multinomial"}
-    return {}
+def unused_by(processor: str, names: Iterable[str]) -> list[str]:
+    """Those of these settings that other processors have a use for, and this one has not."""
+    return [name for name in names if name in USED_BY["topknucleus"] and name not in USED_BY[processor]]
+
+
+def implied_processor(given: Mapping[str, Any], now: str) -> dict[str, str]:
+    """The change of processor that sampling values ask for where the present one has no use for some of them.
+
+    It is the first that uses them and what the present one uses; none where `given` names a processor.
+    """
+    if "processor" in given or not (unused := unused_by(now, given)):
+        return {}
+    used = {*unused, *USED_BY[now]}
+    return {"processor": next(name for name in PROCESSORS if used <= set(USED_BY[name]))}

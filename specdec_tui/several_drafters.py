@@ -47,9 +47,9 @@ def shown(drafters: int) -> tuple[str, ...]:
     return tuple(name for name in STRATEGIES if name not in SPECULATIVE[max(1, drafters) :])
 
 
-def key_of(strategy: str) -> int:
-    """The digit that a strategy has on the keyboard: 0 is the tenth."""
-    return (STRATEGIES.index(strategy) + 1) % 10
+def key_of(strategy: str) -> int | str:
+    """The digit that a strategy has on the keyboard: 0 is the tenth; a run that was imported has none: ''."""
+    return (STRATEGIES.index(strategy) + 1) % 10 if strategy in STRATEGIES else ""
 
 
 def drafters_in(pair: PairInfo | None) -> int:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from specdec_tui.decoding.drafters import Drafter
     from specdec_tui.decoding.ngram import NgramStore
 
-WARM_PROMPT = 8  # tokens of the context that block lengths are warmed up in
 OWN_TOKENS = (
     "written in the drafter's own tokenizer: token ids, and tokens a second, are its own and not to be compared with "
     "the target's"
@@ -71,6 +70,12 @@ def as_read(
         if own.tokenizer is pair.tokenizer:
             raise
         return AsRead(own.tokenizer, Prompt([], ""), {}, (), str(error))  # what does not need it runs all the same
+    return read_as(pair, name, given, settings)
+
+
+def read_as(pair: Pair, name: str, given: Prompt, settings: Settings) -> AsRead:
+    """A prompt whose ids are known."""
+    own = writer_of(pair, name)
     if own.tokenizer is pair.tokenizer:
         asked = from_the_model(settings, own.asked)
         return AsRead(own.tokenizer, given, rounds_of(own, settings), (*([asked] if asked else []), *given.notices))
@@ -86,18 +91,6 @@ def unfit(whose: str, model: CausalModel, ids: Sequence[int]) -> str | None:
     if not unknown:
         return None
     return f"the prompt has tokens that the {whose} does not know: {unknown[:3]}"
-
-
-def warm_up(model: CausalModel, settings: Settings, cancelled: Callable[[], bool]) -> None:
-    room = model.context_length or WARM_PROMPT + settings.gamma + 1
-    prompt = min(WARM_PROMPT, room - 1)
-    context = model.open(use_cache=settings.cache, capacity=room)
-    for length in (prompt, *range(1, min(settings.gamma + 1, room - prompt) + 1)):
-        if cancelled():
-            return
-        context.extend([0] * length, keep=length)
-        context.rewind(prompt)
-    model.synchronize()
 
 
 def parts_of(pair: Pair, name: str, settings: Settings, store: NgramStore | None) -> tuple[CausalModel, Drafter | None]:

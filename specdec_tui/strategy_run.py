@@ -14,6 +14,7 @@ from specdec_tui.decoding.records import (
     Lossless,
     LosslessStatus,
     Notice,
+    Origin,
     PrefillDone,
     Record,
     RoundVerified,
@@ -23,6 +24,7 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
     beams_of,
+    strategy_of,
     tokens_of,
 )
 from specdec_tui.run_settings import sampler_of
@@ -50,7 +52,14 @@ class StrategyRun:
     searches: bool = False
     cut_by: RunEnded | None = None  # where it is over, but not yet told
     own_tokens: bool = False
+    turn: int = 0  # tokens that it takes at once where strategies alternate: those of a stream that cannot be held
+    given: tuple[int, ...] = ()  # ids of its text that it begins behind
     told: set[int] = field(default_factory=set)  # ids whose text was sent for the alternatives
+
+    def begin_behind(self, given: Sequence[int]) -> None:
+        """The text has these new tokens already, and so has the prompt as it is told."""
+        self.given = tuple(given)
+        self.prompt_text += "".join(self.text.push(given))
 
     @property
     def place(self) -> int:
@@ -106,9 +115,16 @@ class StrategyRun:
                 alternatives = self._alternatives(record)
                 return Step(self.strategy, record, self._advance(record), alternatives=alternatives)
             case RunEnded():
-                answer = self.tokenizer.decode(self.ids, skip_special_tokens=True)
                 rest = self.text.rest()
+                answer = self._answer(rest)
                 return Step(self.strategy, record, (rest,) if rest else (), answer=answer)
+
+    def _answer(self, rest: str) -> str:
+        """The text without special tokens; of one that begins behind given tokens, what it adds to theirs."""
+        whole = self.tokenizer.decode([*self.given, *self.ids], skip_special_tokens=True)
+        before = self.tokenizer.decode(self.given, skip_special_tokens=True) if self.given else ""
+        # Where they end inside a character, the first of the new tokens has all of it.
+        return whole.removeprefix(before) if whole.startswith(before) else "".join([*self.pieces, rest])
 
     def _cut(self, record: Record, end: RunEnded) -> Step:
         """The run ends before this record, with the answer as far as it was told: of a search its best text."""
@@ -151,8 +167,11 @@ class StrategyRun:
         return (*self.text.push(accepted), *self.text.peek(refused), *self.text.push(last))
 
 
-def refused(strategy: str, prompt_tokens: int, settings: Settings, message: str) -> Iterator[Record]:
-    yield RunStarted(strategy, prompt_tokens, settings.gamma, settings.max_new_tokens)
+def refused(
+    strategy: str, prompt_tokens: int, settings: Settings, message: str, left: int, origin: Origin | None = None
+) -> Iterator[Record]:
+    """The records of a run that cannot be begun, of which `left` new tokens were asked."""
+    yield RunStarted(strategy, prompt_tokens, settings.gamma, left, origin=origin)
     yield RunEnded(EndReason.ERROR, message)
 
 
@@ -178,11 +197,13 @@ def interleaved(runs: list[StrategyRun]) -> Iterator[Step]:
 
     So all are at the same place of the text at the same time: whatever the machine does meanwhile
     happens to each of them over the same stretch, and their ratios keep. Turns by rounds alone would
-    not do: the fast ones would be through long before the target. A search's turn ends with what it has open, so that
+    not do: the fast ones would be through long before the target. A stream is read for a whole `turn`,
+    since its server goes on whether it is read or not. A search's turn ends with what it has open, so that
     this is to be seen while the others have theirs; to tell it takes no pass.
     """
     while active := [run for run in runs if run.end is None]:
         run = min(active, key=lambda run: run.place)
+        until = run.place + run.turn
         step = run.step()
         while isinstance(step.record, DraftsProposed | RunStarted | Capturing | Notice):
             yield step
@@ -190,20 +211,22 @@ def interleaved(runs: list[StrategyRun]) -> Iterator[Step]:
         yield step
         if any(beam.ids for beam in beams_of(step.record)[:1]):
             yield run.step()
+        while run.place < until and run.end is None:
+            yield run.step()
 
 
 def not_checkable(
     run: StrategyRun, reference: StrategyRun | None, settings: Settings, stopped: bool
 ) -> Lossless | None:
     """Why a run is not compared with the target's; None when it is."""
-    detail = ""
-    if run.strategy == "drafter":
+    detail, strategy = "", strategy_of(run.strategy)
+    if strategy == "drafter":
         detail = "the drafter's own text, not the target's"
     elif run.searches:
         detail = "a search over whole texts, not the target's greedy text"
     elif not run.ids:
         detail = "no tokens to compare"
-    elif run.strategy == "target" and settings.rule != "coupled" and not sampler_of(settings).is_greedy:
+    elif strategy == "target" and settings.rule != "coupled" and not sampler_of(settings).is_greedy:
         detail = "the target itself"
     elif stopped:
         known = [] if reference is None else reference.ids[: len(run.ids)]
@@ -224,12 +247,16 @@ def as_far_as_it_went(run: StrategyRun, lossless: Lossless) -> Lossless:
 
 def ended_rightly(run: StrategyRun, ending: Ending, prompt: Sequence[int], settings: Settings) -> bool:
     """Whether a run ended at its first end or, without one, at its full length."""
-    text, ends = list(prompt), []
+    text, ends = [*prompt, *run.given], []
     for index, token in enumerate(run.ids):
         text.append(token)
         if ending.at(text):
             ends.append(index)
     if run.end is not None and run.end.reason is EndReason.END_TOKEN:
         return ends == [len(run.ids) - 1]
-    full = run.end is None or run.end.reason is not EndReason.LENGTH or len(run.ids) == settings.max_new_tokens
+    full = (
+        run.end is None
+        or run.end.reason is not EndReason.LENGTH
+        or len(run.given) + len(run.ids) == settings.max_new_tokens
+    )
     return full and not ends

@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+# Numba's first threads are as many as there are cores unless told, and are torch's from then on: two that wait for one
+# another at every small product, where `make test` has asked for one, cost several times what the product does.
+if "OMP_NUM_THREADS" in os.environ:
+    os.environ.setdefault("NUMBA_NUM_THREADS", os.environ["OMP_NUM_THREADS"])
+
 
 def pytest_configure() -> None:
     """Signals act as from a terminal: what is started under `nohup` or in a shell's background ignores some of them."""
@@ -35,6 +40,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _young_heap() -> None:
-    """What was imported and made before these tests is not walked again by each full collection of each app."""
+    """What was imported and made before these tests is not walked again by each full collection of each app.
+
+    An app leaves many objects behind: at Python's own threshold a third of its time goes into collecting them.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 10, 10)

@@ -12,6 +12,7 @@ import pytest
 
 from specdec_tui import __version__, cli
 from specdec_tui.settings import FIELDS, Settings, flag_of
+from specdec_tui.traces.files import read_trace
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +47,7 @@ def status_of(*words: str) -> int:
         (["--no-such-flag"], "unrecognized arguments: --no-such-flag"),
         (["--gam", "3"], "unrecognized arguments: --gam 3"),
         (["--gamma"], "expected one argument"),
-        (["benhc"], "unknown command 'benhc': allowed are run, bench, replay, models, doctor"),
+        (["benhc"], "unknown command 'benhc': allowed are run, serve, bench, replay, import, tour, models, doctor"),
         (["replay"], "the following arguments are required: FILE"),
         (["replay", "no-such-trace.jsonl"], "no-such-trace.jsonl"),
         (["replay", "x.jsonl", "--race", "0"], "race: '0' is not valid: give a speed from 0.01 to 100"),
@@ -281,6 +282,29 @@ def test_a_damaged_trace_is_one_line_for_replay(tmp_path: Path, capsys: pytest.C
     assert line.startswith("specdec-tui: run.jsonl: line 1: field ")
 
 
+RECORDED = Path(__file__).parent / "traces" / "served"
+
+
+def test_a_recording_becomes_a_trace_that_is_kept_or_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "import", str(RECORDED / "vllm.jsonl"), "--baseline", str(RECORDED / "vllm_plain.jsonl")
+    assert status_of(*words, "--output", str(tmp_path / "own.jsonl")) == 0
+    assert "1.61–1.75×, clock disturbed" in capsys.readouterr().out
+    assert read_trace(tmp_path / "own.jsonl").strategies == ["target", "vllm"]
+    assert status_of(*words) == 0
+    (kept,) = tmp_path.rglob("traces/*.jsonl")
+    assert str(kept) in "".join(capsys.readouterr().out.split("\n"))
+    assert read_trace(kept) == read_trace(tmp_path / "own.jsonl")
+
+
+def test_what_is_no_recording_is_one_line_for_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.jsonl").write_text("{}\n")
+    for words in ([str(tmp_path / "bad.jsonl")], [str(tmp_path / "none.jsonl")], [str(tmp_path)]):
+        assert status_of("import", *words) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_settings_that_a_replay_leaves_out_are_told_in_the_app_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,7 +312,7 @@ def test_settings_that_a_replay_leaves_out_are_told_in_the_app_too(
     opened: list[Any] = []
     monkeypatch.setattr("specdec_tui.traces.files.read_trace", lambda path: path)
     monkeypatch.setattr("specdec_tui.doors.output.is_terminal", lambda: True)
-    monkeypatch.setattr("specdec_tui.tui.app.program.run_app", lambda *_, replay: opened.append(replay) or 0)
+    monkeypatch.setattr("specdec_tui.tui.app.program.run_app", lambda *_, replay, keymap: opened.append(replay) or 0)
     assert status_of("replay", "x.jsonl") == 0
     (problem,) = opened[0].left_out
     assert "gamma" in problem and "config.toml" in problem

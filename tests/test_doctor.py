@@ -56,6 +56,17 @@ def test_a_damaged_config_file_is_told(
     assert (status, marks["config"]) == (1, "✗")
 
 
+def test_every_wrong_key_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.toml").write_text('[keymap]\nfly = "f5"\nview = "nokey"\n')
+    monkeypatch.setattr(doctor, "_pair_checks", lambda *given: [])
+    assert cli.main(["doctor"]) == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if "keymap" in line]
+    assert len(lines) == 2 and "fly" in lines[0] and "nokey" in lines[1]
+    assert all(line.startswith("✗") for line in lines)
+
+
 @pytest.mark.parametrize("error", [ImportError("no module"), OSError("libtorch.so: cannot open shared object file")])
 def test_a_torch_that_does_not_import_is_told(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -74,6 +74,13 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "backends/memory.py": ({".read_text"}, "files of the kernel"),
     "backends/template_process.py": ({"sys.stdout", "json.dump"}, "a process of its own, whose output is its answer"),
     "backends/weights.py": ({"torch.load"}, "names and types alone, of weight files that were looked at before"),
+    "serving/command.py": (
+        {"logging.basicConfig", "sys.__stderr__"},
+        "what the web server says, where nobody hears it",
+    ),
+    "serving/pages.py": ({".open"}, "a tab's place at the engine, no file"),
+    "serving/tab_process.py": ({".write"}, "packets to an app's process, by its pipe"),
+    "tui/terminal/page_driver.py": ({".write"}, "the app draws through it on a page"),
     "traces/store.py": ({"os.link", "os.open", "os.replace"}, "takes a name that no other program can take"),
     "tui/app/program.py": ({"sys.stdout", "sys.stderr"}, "the way to leave"),
     "tui/terminal/driver.py": ({".write", "sys.__stderr__"}, "the app draws through it on the terminal"),

@@ -15,16 +15,20 @@ PACKAGE = Path(specdec_tui.__file__).parent
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"tui", "doctor", "catalogue"},
-    {"session"},
-    {"strategy_run", "strategy_parts"},
+    {"serving"},
+    {"tui", "doctor", "catalogue", "importing", "recording"},
+    {"session", "gamma_sweep"},
+    {"playing", "what_ifs", "loaded"},
+    {"strategy_run", "strategy_parts", "warming"},
     {"run_settings"},
     {"traces", "benchmark"},
     {"several_drafters"},
     {"decoding"},
     {"backends"},
     {"settings", "data_folder", "glossary", ""},
-    {"setting_kinds", "variables"},
+    {"theme_files"},
+    {"setting_kinds", "config_table"},
+    {"variables"},
     {"doors"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -34,14 +38,21 @@ LIGHT = [
     "specdec_tui.settings",
     "specdec_tui.glossary",
     "specdec_tui.session",
+    "specdec_tui.loaded",
     "specdec_tui.strategy_parts",
     "specdec_tui.strategy_run",
+    "specdec_tui.playing",
+    "specdec_tui.what_ifs",
+    "specdec_tui.gamma_sweep",
     "specdec_tui.traces.report",
     "specdec_tui.traces.store",
+    "specdec_tui.traces.served.trace",
+    "specdec_tui.importing",
     "specdec_tui.decoding.records",
     "specdec_tui.decoding.figures",
     "specdec_tui.backends.pair",
     "specdec_tui.backends.presets",
+    "specdec_tui.backends.remote.client",
 ]
 
 
@@ -96,13 +107,19 @@ ROOMS = {
     "lines": set[str](),
     "terminal": {"lines"},
     "tokens": {"lines"},
-    "figures": {"lines"},
-    "inspector": {"tokens", "figures", "lines"},
+    "figures": {"commands", "lines"},
+    "inspector": {"tokens", "figures", "commands", "lines"},
     "commands": {"lines"},
     "panes": {"tokens", "figures", "commands", "lines"},
+    "race": {"tokens", "figures", "panes"},
     "screens": {"commands", "figures", "lines"},
     "prompt": {"commands", "lines"},
-    "app": {"lines", "terminal", "tokens", "figures", "inspector", "panes", "commands", "screens", "prompt"},
+    "lab": {"commands", "figures", "lines"},
+    "tour": {"commands", "figures"},
+    "app": {
+        *("lines", "terminal", "tokens", "figures", "inspector", "panes", "commands", "screens", "prompt", "lab"),
+        *("race", "tour"),
+    },
 }
 
 
@@ -143,6 +160,13 @@ def test_decoding_knows_no_files_network_or_screen() -> None:
 def test_light_modules_import_neither_torch_nor_textual() -> None:
     code = "import sys\n" + "\n".join(f"import {name}" for name in LIGHT)
     code += "\nprint(sorted({'torch', 'textual', 'transformers'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_screen_is_up_before_torch_and_what_draws_plots_are_imported() -> None:
+    code = "import sys, specdec_tui.tui.app.app\n"
+    code += "print(sorted({'torch', 'transformers', 'numpy', 'textual_plot'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

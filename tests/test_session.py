@@ -21,6 +21,7 @@ from specdec_tui.decoding.records import (
     Finished,
     LosslessStatus,
     Notice,
+    PassSeconds,
     PrefillDone,
     Record,
     RoundVerified,
@@ -30,9 +31,11 @@ from specdec_tui.decoding.records import (
     Step,
     tokens_of,
 )
+from specdec_tui.playing import NO_SERVER
 from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.summary import figures_of
+from specdec_tui.warming import MOST_AHEAD, MOST_SECONDS
 
 VOCABULARY = 12
 END = 11
@@ -275,6 +278,19 @@ def test_runs_without_a_cache_say_that_they_recompute(
     assert [run.recomputes for run in figures.values()] == [not cache] * 4
 
 
+def test_a_distance_that_is_simulated_changes_nothing_without_a_server_and_each_run_says_so(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    def notices(added_latency: float) -> list[tuple[str, str]]:
+        settings = replace(FOUR, strategies=("target", "speculative"), added_latency=added_latency)
+        events = make_engine(TinyPair()).run("hello", settings, never)
+        told = ((e.strategy, e.record) for e in events if isinstance(e, Step))
+        return [(name, record.message) for name, record in told if isinstance(record, Notice)]
+
+    assert notices(0.0) == []
+    assert notices(30.0) == [("target", NO_SERVER), ("speculative", NO_SERVER)]
+
+
 def test_insight_brings_the_text_of_every_alternative_once(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
     settings = replace(FOUR, strategies=("target", "speculative"), insight=True)
     told: dict[str, list[tuple[int, str]]] = {"target": [], "speculative": []}
@@ -340,6 +356,23 @@ def test_running_again_replaces_the_last_turn(make_engine: Callable[[TinyPair], 
     list(engine.run("two", FOUR, never, again=True))
     assert [question for question, _ in pair.tokenizer.histories[-1]] == ["one"]
     assert pair.tokenizer.histories[-1] == pair.tokenizer.histories[-2]
+
+
+def test_a_run_aside_of_the_conversation_neither_reads_nor_changes_it(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+    list(engine.run("one", ALL, never))
+    list(engine.run("two", ALL, never))
+    store = engine._store
+    list(engine.run("aside", ALL, never, aside=True))
+    assert pair.tokenizer.histories[-1] == ()  # the template alone
+    assert engine._store is store is not None
+    list(engine.run("two", FOUR, never, again=True))
+    assert [question for question, _ in pair.tokenizer.histories[-1]] == ["one"]
+    list(engine.run("three", FOUR, never))
+    assert [question for question, _ in pair.tokenizer.histories[-1]] == ["one", "two"]
 
 
 def test_without_chat_nothing_is_remembered(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
@@ -414,6 +447,81 @@ def test_another_gamma_or_a_switched_off_cache_is_warmed_up_anew(
         before = len(pair.target.passes)
         list(engine.run("hello", settings, never))
         assert [len(ids) for ids in pair.target.passes[before:][: lengths + 2]] == [8, *range(1, lengths + 2)]
+
+
+def passes_of(events: Sequence[Event]) -> dict[str, PassSeconds]:
+    return {e.strategy: e.record.passes for e in events if isinstance(e, Step) and isinstance(e.record, PrefillDone)}
+
+
+def test_runs_tell_what_passes_of_their_model_took_measured_once(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+    found = passes_of(list(engine.run("hello", ALL, never)))
+    assert [length for length, _ in found["target"]] == list(range(1, 10))
+    assert found["target"] == found["speculative"] == found["lookup"] != found["drafter"]
+    again = passes_of(list(engine.run("hello", replace(ALL, gamma=6), never, again=True)))
+    assert again == found
+    wider = passes_of(list(engine.run("hello", replace(FOUR, gamma=12), never, again=True)))
+    assert [length for length, _ in wider["target"]] == [*range(1, 10), 13]
+
+
+def test_what_can_be_done_before_the_first_prompt_is_done_then(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+    engine.prepare(FOUR, never, lambda progress: None)
+    before = len(pair.target.passes)
+    events = list(engine.run("hello", replace(FOUR, strategies=("target",)), never))
+    assert [len(ids) for ids in pair.target.passes[before:][:2]] == [5, 1]  # the prompt, and the first round
+    assert passes_of(events)["target"]
+
+
+def test_a_prompt_does_not_wait_for_what_is_done_ahead_of_it(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    for most in (2, 20):  # within either part of it
+        pair = TinyPair()
+        engine = make_engine(pair)
+        engine.prepare(FOUR, lambda passes=pair.target.passes, most=most: len(passes) > most, lambda progress: None)
+        assert len(pair.target.passes) == most + 1
+        events = list(engine.run("hello", FOUR, never))
+        assert len(passes_of(events)["target"]) == 9
+
+
+def test_a_disturbed_clock_is_tried_again_while_nothing_runs(
+    make_engine: Callable[[TinyPair], LocalEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def measured(model: object, lengths: object, cancelled: object, most_seconds: float) -> PassSeconds:
+        asked.append(most_seconds)
+        return ()
+
+    monkeypatch.setattr("specdec_tui.loaded.pass_seconds", measured)
+    engine = make_engine(TinyPair())
+    target = replace(FOUR, strategies=("target",))
+    assert not passes_of(list(engine.run("hello", target, never)))["target"]
+    assert not passes_of(list(engine.run("hello", target, never, again=True)))["target"]
+    assert asked == [MOST_SECONDS]  # nobody waits twice
+    for _ in range(5):
+        engine.prepare(target, never, lambda progress: None)
+    assert asked == [MOST_SECONDS, MOST_AHEAD, MOST_AHEAD]
+
+
+def test_without_a_cache_no_pass_is_measured(make_engine: Callable[[TinyPair], LocalEngine]) -> None:
+    assert not any(passes_of(list(make_engine(TinyPair()).run("hello", replace(FOUR, cache=False), never))).values())
+
+
+def test_a_run_that_was_stopped_before_it_began_leaves_the_measuring_to_the_next(
+    make_engine: Callable[[TinyPair], LocalEngine],
+) -> None:
+    pair = TinyPair()
+    engine = make_engine(pair)
+    list(engine.run("hello", FOUR, lambda: len(pair.target.passes) > 20))
+    assert passes_of(list(engine.run("hello", FOUR, never, again=True)))["target"]
 
 
 def test_a_drafter_with_a_tiny_context_stops_nobody(make_engine: Callable[[TinyPair], LocalEngine]) -> None:

@@ -23,7 +23,8 @@ from specdec_tui.decoding.records import (
     Step,
     tokens_of,
 )
-from specdec_tui.session import LocalEngine, captured_on_gpus
+from specdec_tui.loaded import Loaded, captured_on_gpus
+from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
 
 IN_TURN = replace(FOUR, schedule="sequential")
@@ -80,7 +81,7 @@ def make_engine(monkeypatch: pytest.MonkeyPatch) -> MakeEngine:
     def make(programs: Programs | None, pair: TinyPair | None = None) -> LocalEngine:
         loaded = pair or StaticPair()
         monkeypatch.setattr("specdec_tui.backends.loading.load_pair", lambda choice, progress: loaded)
-        engine = LocalEngine(lambda pair: programs)
+        engine = LocalEngine(Loaded(lambda pair: programs))
         engine.load(ModelChoice(), lambda progress: None)
         return engine
 
@@ -239,7 +240,7 @@ def test_a_new_pair_frees_the_old_one_and_its_programs_before_it_is_loaded(monke
         return made
 
     monkeypatch.setattr("specdec_tui.backends.loading.load_pair", load)
-    engine = LocalEngine(programs_of)
+    engine = LocalEngine(Loaded(programs_of))
     engine.load(ModelChoice(), lambda progress: None)
     prepare(engine, IN_TURN)
     with pytest.raises(LoadError):

@@ -15,6 +15,7 @@ from test_session_programs import Recorder, StaticHashModel
 from specdec_tui.backends.in_time import Stopped
 from specdec_tui.decoding.device_run import Programs
 from specdec_tui.decoding.records import EndReason, Event, RunEnded, RunStarted, Step
+from specdec_tui.loaded import Loaded
 from specdec_tui.session import LocalEngine
 from specdec_tui.settings import PROCESSORS, RULES, ModelChoice, Settings
 from specdec_tui.traces.files import read_trace
@@ -77,7 +78,7 @@ def run_of(
     pair: TinyPair, settings: Settings, stop: int | None, patch: pytest.MonkeyPatch, programs: Programs | None
 ) -> tuple[Event, ...]:
     patch.setattr("specdec_tui.backends.loading.load_pair", lambda choice, progress: pair)
-    engine = LocalEngine(lambda pair: programs)
+    engine = LocalEngine(Loaded(lambda pair: programs))
     engine.load(ModelChoice(), lambda progress: None)
     asked = count()
     return tuple(engine.run("abca", settings, lambda: stop is not None and next(asked) >= stop))

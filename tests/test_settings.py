@@ -19,7 +19,7 @@ from specdec_tui.settings import (
     resolve,
     resolve_rest,
 )
-from specdec_tui.variables import PLACES
+from specdec_tui.variables import PLACES, api_key
 
 
 def test_flags_win_over_environment_over_config_over_defaults(tmp_path: Path) -> None:
@@ -201,6 +201,20 @@ def test_variables_that_name_places_and_the_palettes_words_are_no_mistakes() -> 
     assert settings.max_new_tokens == 7
 
 
+def test_the_key_to_a_server_is_a_variable_and_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPECDEC_TUI_API_KEY", raising=False)
+    assert api_key() == ""
+    monkeypatch.setenv("SPECDEC_TUI_API_KEY", " sk-secret\n")
+    assert api_key() == "sk-secret"
+    assert resolve({}, {"SPECDEC_TUI_API_KEY": "sk-secret"}, Path("/none"))[0] == Settings()
+    for name in ("SPECDEC_API_KEY", "SPECDEC_TUI_API_KEYS", "specdec_tui_api_key", "SPECTUI_API_KEY"):
+        with pytest.raises(SettingError, match="perhaps SPECDEC_TUI_API_KEY is meant") as refused:
+            resolve({}, {name: "sk-secret"}, Path("/none"))
+        assert "sk-secret" not in str(refused.value)
+    others = ["OPENAI_API_KEY", "API_KEY", "ANTHROPIC_API_KEY", "SPECTRUM_API_KEY", "HF_API_KEY"]
+    assert resolve({}, dict.fromkeys(others, "x"), Path("/none"))[0] == Settings()
+
+
 def test_what_needs_no_setting_leaves_wrong_ones_out_and_tells_each(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('gamma = 99\ngama = 3\nseed = 5\n[top-k]\ntheme = "x"\n')
@@ -236,6 +250,21 @@ def test_sampling_flags_alone_choose_the_processor_that_uses_them(
     flags: dict[str, str], processor: str, tmp_path: Path
 ) -> None:
     assert resolve(flags, {}, tmp_path / "none.toml")[0].processor == processor
+
+
+def test_flags_that_a_chosen_processor_has_no_use_for_bring_one_that_uses_them_and_its_own(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    for before, flags, after in (
+        ("multinomial", {"top_k": "5"}, "topk"),
+        ("multinomial", {"top_p": "0.5"}, "nucleus"),
+        ("topk", {"top_p": "0.5"}, "topknucleus"),
+        ("nucleus", {"top_k": "5", "temperature": "1"}, "topknucleus"),
+        ("topknucleus", {"top_k": "5"}, "topknucleus"),
+        ("multinomial", {"processor": "multinomial", "top_k": "5"}, "multinomial"),
+        ("multinomial", {"gamma": "3"}, "multinomial"),
+    ):
+        config.write_text(f'processor = "{before}"\n')
+        assert resolve(flags, {}, config)[0].processor == after
 
 
 def test_a_processor_already_chosen_is_kept_when_only_its_temperature_changes(tmp_path: Path) -> None:
@@ -286,3 +315,32 @@ def test_a_message_stays_one_line_whatever_the_value() -> None:
         assert str(error.value).isprintable()
     with pytest.raises(SettingError):
         parse_value("device", "cuda:²")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "host:8000",
+        "ftp://host/v1",
+        "http://",
+        "http://host:0/v1",
+        "http://host:99999",
+        "http://[",
+        "http://host/v1?key=s",
+    ],
+)
+def test_what_is_no_address_of_a_server_is_refused(address: str) -> None:
+    with pytest.raises(SettingError, match="give http://HOST:PORT/v1"):
+        parse_value("target_url", address)
+
+
+def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
+    with pytest.raises(SettingError) as refused:
+        parse_value("target_url", "http://user:pass@word@host:1/v1")
+    assert "user" not in str(refused.value).split("give")[0] and "word" not in str(refused.value).split("without")[0]
+    assert "//…@host:1/v1" in str(refused.value)
+
+
+@pytest.mark.parametrize("address", ["", "http://127.0.0.1:8000/v1", "https://host/v1/", "http://[::1]:8000"])
+def test_an_address_of_a_server_is_taken_as_it_is(address: str) -> None:
+    assert parse_value("target_url", address) == address

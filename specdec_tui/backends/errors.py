@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
+from specdec_tui.backends.remote.errors import ServerError
+
 _LACKS = re.compile(r"has no attribute '([^']*)'")
 _OUT_OF_MEMORY = (
     "out of memory",
@@ -24,6 +26,10 @@ _OUT_OF_MEMORY = (
 )
 
 
+class NotDone(ValueError):
+    """What is asked and cannot be done exactly: a sentence of ours."""
+
+
 @contextmanager
 def panics_raise() -> Iterator[None]:
     """A panic of a library written in Rust, which is no Exception, as the ValueError that it should have been."""
@@ -36,7 +42,9 @@ def panics_raise() -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory was short, also where another error came of that."""
+    """Whether memory was short here, also where another error came of that."""
+    if isinstance(error, ServerError) or isinstance(error.__cause__, ServerError):
+        return False
     text = str(error).lower()
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in text for words in _OUT_OF_MEMORY):
         return True
@@ -110,5 +118,5 @@ def describe_error(error: Exception) -> str:
     if is_out_of_memory(error):
         return "out of memory: try a shorter prompt, fewer new tokens, a smaller gamma, or quantized models"
     name, text = type(error).__name__, first_line(error)
-    # The first is raised here alone, in whole sentences.
-    return text if isinstance(error, FloatingPointError) or text == name else f"{name}: {text}"
+    # These are raised here alone, in whole sentences.
+    return text if isinstance(error, FloatingPointError | NotDone | ServerError) or text == name else f"{name}: {text}"

@@ -24,8 +24,10 @@ from specdec_tui.backends.generation_asks import settings_asked
 from specdec_tui.backends.lean_model import LeanModel, agrees, fits, why_not
 from specdec_tui.backends.model import LoadedDrafter, OtherTokenizer
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
-from specdec_tui.backends.presets import ModelSpec, resolve
+from specdec_tui.backends.presets import ModelSpec, PairSpec, resolve
 from specdec_tui.backends.quiet import Heart, between_compilations, quiet
+from specdec_tui.backends.remote.connect import Remote, connect
+from specdec_tui.backends.remote.model import RemoteModel
 from specdec_tui.backends.tokenizer import PromptTokenizer, chance_of
 from specdec_tui.backends.weights import (
     asked_by,
@@ -38,7 +40,7 @@ from specdec_tui.backends.weights import (
 from specdec_tui.settings import ModelChoice
 
 _TRIAL = 40  # tokens
-Runnable = TransformersModel | LeanModel | EncoderDecoderModel
+Runnable = TransformersModel | LeanModel | EncoderDecoderModel | RemoteModel
 _NO_MEMORY = "Not enough memory:"
 
 
@@ -81,10 +83,22 @@ def load_pair(choice: ModelChoice, progress: ReportProgress) -> Pair:
 
 
 def _load(choice: ModelChoice, heart: Heart) -> Pair:
-    progress = heart.report
     spec = resolve(choice)
     device = memory.resolve_device(choice.device)
-    target = _describe(spec.target, progress)
+    if choice.tokenizer and not choice.target_url:
+        raise LoadError("tokenizer: it is that of a target on a server: give --target-url too, or leave it out.")
+    server = connect(choice, heart.report, heart.beats) if choice.target_url else None
+    try:
+        return _loaded(spec, choice, heart, device, server)
+    except BaseException:
+        if server is not None:
+            server.model.close()
+        raise
+
+
+def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, server: Remote | None) -> Pair:
+    progress = heart.report
+    target = _describe(spec.target, progress) if server is None else server.description
     models = [target]
     checks, notes = [], list(spec.notes)
     compatibility.known_tokens(target)
@@ -93,11 +107,13 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
         checks.append(compatibility.check(target, models[-1]))
         whose = f"{drafter.name}: " if len(spec.drafters) > 1 else ""
         notes += [whose + note for note in checks[-1].notes]
+    if server is not None:
+        del models[0]  # it is loaded there
     for model in models:
         check_quantization(model)
     dtype = resolve_dtype(choice.dtype, device)
     needs = [memory.estimate(m.spec.name, m.config, dtype, m.spec.quantization) for m in models]
-    places = memory.place(needs, device, target.spec.quantization)
+    places = memory.place(needs, device, spec.target.quantization) if needs else []
     notes += [place.note for place in places if place.note]
 
     loaded: list[Runnable] = []
@@ -109,9 +125,12 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
     models = [_with_weights(model, progress) for model in models]
     for model, need in zip(models, needs, strict=True):
         _refuse_other_weights(model, need)
-    for index, (model, need, place) in enumerate(zip(models, needs, places, strict=True)):
+    if server is not None:
+        loaded, ends, infos = [server.model], server.end_ids, [server.info]
+        notes += server.info.notices
+    for index, (model, need, place) in enumerate(zip(models, needs, places, strict=True), len(loaded)):
         with _named(model):
-            progress(Progress(f"Loading {model.spec.name}", (index + 0.1) / len(models)))
+            progress(Progress(f"Loading {model.spec.name}", (index + 0.1) / (len(checks) + 1)))
             weights, caveats = load_weights(model, dtype, place)
             if index == 0 and (chance := chance_of(model.tokenizer)):
                 caveats += (
@@ -119,12 +138,7 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
                     "as it does for generate.",
                 )
             refuse_what_looks_ahead(model.spec.name, weights)
-            progress(
-                Progress(
-                    f"Trying {model.spec.name} (compiles for this processor the first time)",
-                    (index + 0.9) / len(models),
-                )
-            )
+            progress(Progress(f"Trying {model.spec.name}", (index + 0.9) / (len(checks) + 1)))
             context = context_length_of(weights.config.get_text_config(decoder=True))
             if index == 0:
                 ends, told = end_ids(model.spec.name, weights, target.tokenizer)
@@ -235,7 +249,8 @@ def _runnable(
     expected = plain.forward(ids, len(ids))
     heart.beat()
     try:
-        with between_compilations(heart.beat):
+        # Only where it is not on the disk from an earlier load: the compiler itself tells.
+        with between_compilations(lambda: heart.beat_at(f"First-time compiling: {name} (up to a minute)")):
             lean = LeanModel(weights)
             if agrees(lean, ids, expected):
                 return lean, ""

@@ -45,13 +45,36 @@ ReportProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Health:
+    """How the server of a target is: `seconds` there and back; None where it did not answer, and `fault` says why.
+
+    `added`: so many of them are waited here, to stand for a distance.
+    """
+
+    seconds: float | None
+    fault: str = ""
+    added: float = 0.0
+
+
+SERVED_BY = "server "
+"""How the device of a model on a server begins; the server's `host:port` follows."""
+_UNKNOWN_OF_SERVED = "quantization", "parameters", "memory_bytes"
+
+
+def known(model: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a `ModelInfo` by their names, for people and other programs: None where a server does not tell."""
+    is_served = str(model.get("device")).startswith(SERVED_BY)
+    return {name: None if is_served and name in _UNKNOWN_OF_SERVED else fact for name, fact in model.items()}
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """One loaded model: `memory_bytes` is what its weights take, `context_length` None when unbounded.
 
     `dtype` is what it computes in, `held_dtype` what its weights are held in where that is another.
     `generation_config_applied` and `generation_config_not_applied`: what its files ask of `generate` and is done
     unless a setting says otherwise, and what is not, by field; `caveats`:
-    sentences on what else its files hold that is not used.
+    sentences on what else its files hold that is not used. `seen`: what a server that it is on was seen to do.
     """
 
     name: str
@@ -65,6 +88,12 @@ class ModelInfo:
     caveats: tuple[str, ...] = ()
     generation_config_not_applied: Mapping[str, Any] = field(default_factory=dict, hash=False)
     generation_config_applied: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    seen: tuple[str, ...] = ()
+
+    @property
+    def is_served(self) -> bool:
+        """Whether it is on a server."""
+        return self.device.startswith(SERVED_BY)
 
     @property
     def precision(self) -> str:

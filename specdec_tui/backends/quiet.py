@@ -11,11 +11,15 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from specdec_tui.backends.pair import Progress, ReportProgress
 
-_LOGGERS = ("transformers", "huggingface_hub", "accelerate", "torch", "gguf", "safetensors", "bitsandbytes", "httpx")
+_LOGGERS = (
+    *("transformers", "huggingface_hub", "accelerate", "torch", "gguf", "safetensors", "bitsandbytes"),
+    *("httpx", "httpx2", "httpcore2", "asyncio"),
+)
 _PAUSE = 0.05  # seconds between two questions
 
 
@@ -35,6 +39,17 @@ class Heart:
         """Cheap enough for every layer and tensor."""
         if self._last is not None and time.monotonic() - self._asked > _PAUSE:
             self.report(self._last)
+
+    def beats(self) -> bool:
+        """A beat, for who asks whether to stop: that is told by raising alone."""
+        self.beat()
+        return False
+
+    def beat_at(self, stage: str) -> None:
+        """The same, where it has turned out what the step is at."""
+        if self._last is not None and self._last.stage != stage:
+            self.report(replace(self._last, stage=stage))
+        self.beat()
 
 
 @contextmanager

@@ -154,6 +154,10 @@ class PromptTokenizer:
             text = read(lambda: self.decode(ids))
         return Prompt(ids, text, tuple(notices))
 
+    def read_again(self, text: str, cancelled: Callable[[], bool] = never) -> list[int]:
+        """Ids of the exact text of a prompt, special tokens and all, as `encode` told it. ValueError, Stopped."""
+        return self._in_time(lambda: self._ids(text, add_special_tokens=False), "read this prompt", cancelled)
+
     def spell(self, work: Callable[[], Result], cancelled: Callable[[], bool] = never) -> Result:
         """What `work()` makes of tokens by `decode`, `piece` and streams of this tokenizer.
 

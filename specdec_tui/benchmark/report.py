@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from specdec_tui.backends.pair import PairInfo
+from specdec_tui.backends.pair import PairInfo, known
 from specdec_tui.benchmark.run import Result
 from specdec_tui.benchmark.statistics import Spread, Summary
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED
 from specdec_tui.decoding.figures import RECOMPUTES
+from specdec_tui.decoding.latency import CALL_FIGURES, Latency, call_figures
 from specdec_tui.decoding.records import LosslessStatus
 from specdec_tui.decoding.reliability import DOUBTS
 from specdec_tui.decoding.standing import MEANINGS, OF_SPEEDUPS, interval_text
@@ -42,15 +43,23 @@ def as_json(
         **({"partial": True, "stopped": stopped} if stopped else {}),
         "environment": environment,
         "models": {
-            "target": asdict(info.target),
+            "target": known(asdict(info.target)),
             "drafter": asdict(info.drafter) if info.drafter else None,
             "drafters": [asdict(drafter) for drafter in info.drafters],
             "notes": list(info.notes),
         },
         "settings": asdict(settings) | run,
         "results": [_result(result, _drafter(result.strategy, info, settings)) for result in results],
-        "summary": [asdict(summary) | {"drafter": _drafter(summary.strategy, info, settings)} for summary in summaries],
+        "summary": [
+            _summary(summary) | {"drafter": _drafter(summary.strategy, info, settings)} for summary in summaries
+        ],
     }
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    """Figures of calls are there where the target is on a server."""
+    left_out = () if summary.wire_seconds is not None else CALL_FIGURES
+    return {name: value for name, value in asdict(summary).items() if name not in left_out}
 
 
 def _drafter(strategy: str, info: PairInfo, settings: Settings) -> str | None:
@@ -88,6 +97,7 @@ def _result(result: Result, drafter: str | None) -> dict[str, Any]:
         "draft_seconds": figures.draft_seconds,
         "verify_seconds": figures.verify_seconds,
         "other_seconds": figures.other_seconds,
+        **call_figures(figures, result.baseline),
         "speedup": result.speedup,
         **result.costs.named(),
         "reliability": None if told is None else asdict(told),
@@ -108,6 +118,8 @@ def as_sheet(results: Sequence[Result], summaries: Sequence[Summary], info: Pair
     """The summary for a person, one row a strategy. `partial` says that and why it is one of a part."""
     precision = " + ".join(dict.fromkeys(model.precision for model in info.models))
     drafters = labels(info)
+    by_calls = any(summary.calls_per_round is not None for summary in summaries)
+    figures = (*_FIGURES, *_OF_CALLS) if by_calls else _FIGURES
     rows = []
     for summary in summaries:
         own = [result for result in results if result.strategy == summary.strategy]
@@ -121,20 +133,22 @@ def as_sheet(results: Sequence[Result], summaries: Sequence[Summary], info: Pair
                 _told(summary, summary.cost_ratio),
                 _told(summary, summary.verify_ratio),
                 _predicted(summary),
+                *([_number(summary.calls_per_round, "{:.2f}"), _wire(summary)] if by_calls else []),
                 lossless_words(own),
             )
         )
     title = f"{info.name} · {info.target.device} · {precision}"
     return Sheet(
-        ("strategy", *_FIGURES, "lossless"),
+        ("strategy", *figures, "lossless"),
         rows,
         f"{title}\n{partial}" if partial else title,
         CAPTION,
-        frozenset(_FIGURES),
+        frozenset(figures),
     )
 
 
 _FIGURES = ("tok/s", "speedup", "α", "τ", "c", "v", "predicted (off by)")
+_OF_CALLS = ("calls a round", "wire a round (ms)")
 
 _MEDIAN_BEYOND_TAU = "more than τ, which is over the tokens of all prompts; the speedup is a median of prompts"
 
@@ -151,6 +165,7 @@ def note_lines(results: Sequence[Result], summaries: Sequence[Summary]) -> list[
         *_clock_lines(summaries),
         *_mark_lines(results, summaries),
         *_pace_lines(summaries),
+        *_latency_lines(summaries),
         *_different_lines(results),
         *_notice_lines(results),
     ]
@@ -203,6 +218,15 @@ def _pace_lines(summaries: Sequence[Summary]) -> list[str]:
     return lines
 
 
+def _latency_lines(summaries: Sequence[Summary]) -> list[str]:
+    """From which latency on each strategy loses."""
+    return [
+        f"{summary.strategy}: {Latency(summary.break_even_latency_seconds, summary.wire_seconds).text}"
+        for summary in summaries
+        if summary.break_even_latency_seconds is not None and summary.wire_seconds is not None
+    ]
+
+
 def _different_lines(results: Sequence[Result]) -> list[str]:
     """Each run whose text is not the target's: which, from where on, and why."""
     lines = []
@@ -251,7 +275,7 @@ def _speedup(summary: Summary) -> str:
         marks += f"\n{summary.disturbed_runs} of {summary.runs} disturbed"
     spread = summary.speedup
     if spread is not None and _is_disturbed(summary):
-        return interval_text(spread.low, spread.high, 2).removesuffix("×") + marks
+        return interval_text(spread.low, spread.high).removesuffix("×") + marks
     return _spread(spread, "{:.2f}") + marks
 
 
@@ -268,6 +292,13 @@ def _told(summary: Summary, value: float | None) -> str:
 
 def _is_disturbed(summary: Summary) -> bool:
     return summary.reliability is not None and summary.reliability.word == "disturbed"
+
+
+def _wire(summary: Summary) -> str:
+    """Of a round; a stream pays none."""
+    return (
+        "–" if summary.wire_seconds is None or summary.calls_per_round is None else f"{summary.wire_seconds * 1e3:.3g}"
+    )
 
 
 def _number(value: float | None, form: str) -> str:

@@ -10,12 +10,12 @@ from specdec_tui.backends.pair import PromptError
 from specdec_tui.benchmark.suites import Prompt
 from specdec_tui.decoding.costs import Costs, costs
 from specdec_tui.decoding.figures import RECOMPUTES, RunFigures, speedup
+from specdec_tui.decoding.latency import latency
 from specdec_tui.decoding.records import (
     EMITTED,
     STOP_STRING,
     Checked,
     EndReason,
-    Event,
     Lossless,
     LosslessStatus,
     Notice,
@@ -33,7 +33,7 @@ from specdec_tui.settings import Settings
 class Engine(Protocol):
     """The part of the session's engine that measuring needs."""
 
-    def run(self, prompt: str, settings: Settings, cancelled: Callable[[], bool]) -> Iterator[Event]: ...
+    def run(self, prompt: str, settings: Settings, cancelled: Callable[[], bool]) -> Iterator[object]: ...
 
     def new_chat(self) -> None: ...
 
@@ -75,6 +75,12 @@ class Result:
     def is_disturbed(self) -> bool:
         found = self.reliability
         return found is not None and found.is_disturbed
+
+    @property
+    def break_even_latency(self) -> float | None:
+        """Seconds of a round trip from which on it is expected to be slower than the target; None without a server."""
+        found = latency(self.figures, self.baseline)
+        return None if found is None else found.limit
 
     @property
     def costs(self) -> Costs:

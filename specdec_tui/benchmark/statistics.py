@@ -39,7 +39,9 @@ class Summary:
     The medians of speedup and prediction are over the same `compared_runs` of all `runs`; `no_prediction` says why
     there is none of the latter, empty where nothing hinders it. c and v are of the runs that have them. `remainder`:
     measured speedup / predicted − 1. `recomputes`: whether the target keeps nothing of the text. `marks`: those of any
-    run, and one where the median is more than τ though no run's speedup is.
+    run, and one where the median is more than τ though no run's speedup is. Where the target is on a server
+    `wire_seconds` are those of a round on the way, `calls_per_round` None of a stream, and
+    `break_even_latency_seconds` the round trip from which on it is expected to be slower than the target.
     """
 
     strategy: str
@@ -58,6 +60,9 @@ class Summary:
     no_prediction: str
     recomputes: bool
     marks: str
+    wire_seconds: float | None = None
+    calls_per_round: float | None = None
+    break_even_latency_seconds: float | None = None
 
 
 def summarize(results: Sequence[Result]) -> list[Summary]:
@@ -78,6 +83,9 @@ def _summary(name: str, runs: Sequence[Result]) -> Summary:
     told = [] if _is_disturbed(verdict) else runs
     speedup = _speedups(runs, compared)
     tau = sum(r.figures.new_tokens for r in runs) / calls if calls else None
+    asking = [r for r in runs if r.figures.by_calls]
+    calling = [r.figures for r in runs if r.figures.has_calls]
+    rounds = sum(figures.rounds for figures in calling)
     predicted = None if missing else _median(compared, lambda r: r.costs.predicted_speedup)
     return Summary(
         strategy=name,
@@ -96,6 +104,9 @@ def _summary(name: str, runs: Sequence[Result]) -> Summary:
         no_prediction=missing,
         recomputes=any(r.figures.recomputes for r in runs),
         marks=_marks(name, runs, speedup, tau),
+        wire_seconds=_median(asking, lambda r: r.figures.wire_seconds / max(1, r.figures.rounds)),
+        calls_per_round=sum(figures.calls for figures in calling) / rounds if rounds else None,
+        break_even_latency_seconds=None if missing else _median(compared, lambda r: r.break_even_latency),
     )
 
 

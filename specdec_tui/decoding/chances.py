@@ -66,6 +66,18 @@ def chances(token: Token, greedy: bool) -> list[str]:
     return told if greedy or not told else [f"processed {', '.join(told)}"]
 
 
+def joint_weights(p: Sequence[float], q: Sequence[float]) -> list[float]:
+    """Of a block of drafts with these probabilities: its joint weight before the first of them, and behind each.
+
+    Sun et al. 2024 (arXiv 2403.10444): w = min(1, w·p/q), beginning with 1.
+    """
+    weights = [1.0]
+    for p_x, q_x in zip(p, q, strict=True):
+        # This way round a p that is no number weighs nothing.
+        weights.append(max(0.0, min(weights[-1] * p_x / q_x, 1.0)) if q_x > 0 else float(p_x > 0))
+    return weights
+
+
 def was_judged(token: Token) -> bool:
     """Whether a rule has decided on it; behind a refused draft only a rule with draws for whole blocks has."""
     return token.status is not Status.UNVERIFIED or token.draw is not None
@@ -80,7 +92,7 @@ def judgement(token: Token, greedy: bool) -> list[str]:
     if judged and greedy:
         return [f"greedy: the target's best token is {'this one' if fate is Status.ACCEPTED else 'another one'}"]
     if judged and chance is None and token.p is not None:
-        return ["coupled: a draft is kept when the target's own draw is the same"]
+        return ["a draft is kept when the target's own draw is the same"]
     if chance is None:
         return []
     if draw is None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specdec_tui.backends.model import CausalModel, ReadingApart
+from specdec_tui.backends.answering import Answering
+from specdec_tui.backends.model import CausalModel, Expecting, ReadingApart
 from specdec_tui.decoding.drafters import DraftSetup, Proposal
 from specdec_tui.decoding.retokenize import RetokenizeDrafter
 from specdec_tui.decoding.sampling import best_ids
@@ -52,7 +53,7 @@ class ChoosingDrafter:
 
     def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
         begin = self._clock()
-        rows = _looked_at(self._target, ids)
+        rows = _looked_at(self._target, ids, setup)
         share = self.share(rows)
         self._chosen = self._ways[0] if share >= ENOUGH else self._ways[1]
         seconds = self._clock() - begin
@@ -82,13 +83,18 @@ class ChoosingDrafter:
         self._chosen.synchronize()
 
 
-def _looked_at(target: CausalModel, ids: Sequence[int]) -> torch.Tensor:
+def _looked_at(target: CausalModel, ids: Sequence[int], setup: DraftSetup) -> torch.Tensor:
     """The target's logits [n, V] at some positions of a text that begins with `ids`."""
     if not isinstance(target, ReadingApart):
         # What a text begins with is what models were trained to see there.
         some = [*ids[:1], *ids[1:][-(_POSITIONS - 1) :]]
+        if isinstance(target, Answering):
+            some = some if len(some) > 1 else [*some, some[0]]
+            return torch.stack(list(target.reference(some[:1], some[1:], setup.cancelled)))
         return target.open(capacity=len(some)).extend(some, keep=len(some))
     context = target.open(capacity=len(ids) + _WRITTEN)
+    if isinstance(context, Expecting):
+        context.expect(len(ids) - setup.given)
     rows = [context.extend(list(ids), keep=1)]
     for _ in range(_WRITTEN - 1):
         rows.append(context.extend([best_ids(rows[-1])[0]], keep=1))

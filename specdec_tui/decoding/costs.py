@@ -9,14 +9,14 @@ round; v, the measured price of verifying a block, is our addition to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from specdec_tui.decoding.course import LEAST_SECONDS
 from specdec_tui.decoding.figures import DRAFT_NOTHING, RunFigures, speedup
 from specdec_tui.decoding.reliability import reliability
-from specdec_tui.decoding.stretch import Stretch, in_common
+from specdec_tui.decoding.stretch import in_common
 
 NAMES = ("cost_ratio", "verify_ratio", "predicted_speedup", "remainder")
 """Of the figures in JSON."""
@@ -32,10 +32,11 @@ class Costs:
     """What is to be expected of a run over a baseline, of the same stretch of text as the measured speedup.
 
     `cost_ratio` c: time per draft / time of a plain step, both medians. `verify_ratio` v: the target's side (pass and
-    draws) of a full round of γ+1 tokens / that of a plain step, both medians; rounds cut short by the room left, by an
-    end token or by a drafter without ideas verify fewer tokens and do not count. `predicted_speedup`: `tokens` of a
-    mean round over `steps`, its cost in plain steps. `remainder`: by how much the measured speedup is above it, as a
-    share of it; below it is negative.
+    draws) of a full round of γ+1 tokens / that of a plain step, both medians. Of a target on a server the one is a call
+    with its way, the other a token of a stream. Rounds cut short by the room left, by an end token or by a drafter
+    without ideas verify fewer tokens and do not count. `predicted_speedup`: `tokens` of a mean round over `steps`, its
+    cost in plain steps. `remainder`: by how much the measured speedup is above it, as a share of it; below it is
+    negative.
 
     None where a figure does not exist: without a draft, a full round, a plain step to compare with. `missing`: why
     none of them is told, `TIMES_VARY` or `CLOCK_DISTURBED`, which is to stand in their place; else empty.
@@ -88,7 +89,7 @@ def measured_costs(run: RunFigures, baseline: RunFigures | None) -> Costs:
     this is `predicted_speedup`. Nothing is told where the times of like steps vary within the runs:
     their ratio may hold, but medians of different times make no round.
     """
-    if baseline is None or run.strategy == "target" or run.searches:
+    if baseline is None or run.strategy == "target" or run.searches or run.served:
         return Costs()
     own, other = in_common(run.course, baseline.course)
     if not own.rounds or not other.rounds:
@@ -102,7 +103,9 @@ def measured_costs(run: RunFigures, baseline: RunFigures | None) -> Costs:
     ratios = None if drafting is None else drafting / step, None if full is None else full / step
     if run.strategy in DRAFT_NOTHING:
         return Costs(*ratios)
-    tokens, seconds = tokens_expected(own), round_seconds(own)
+    counts = own.draft_counts
+    tokens = tokens_of_rounds(own.conditional_acceptance, counts, own.own_tokens_per_round)
+    seconds = seconds_of_rounds(counts, lambda n: own.drafting_seconds(n) + (own.target_seconds(n) or 0.0))
     if not run.recomputes:
         seconds = max(seconds, step)  # reading more tokens cannot take less: where it seems so, the clock says it
     if seconds < LEAST_SECONDS:
@@ -112,28 +115,24 @@ def measured_costs(run: RunFigures, baseline: RunFigures | None) -> Costs:
     return Costs(*ratios, expected, remainder, tokens, seconds / step)
 
 
-def tokens_expected(rounds: Stretch) -> float:
+def tokens_of_rounds(rates: Sequence[float], counts: Mapping[int, float], own_tokens: float) -> float:
     """Tokens of a mean round, from how drafts fared at each place of a round and how many there were of them.
 
-    1 + Σ_n f(n) Σ_{i≤n} a(1)·…·a(i): f(n) is the share of rounds with n drafts, a(i) the share of i-th
-    drafts accepted where all before them were, over rounds of every length. The 1 is the target's own
-    token, which a round lacks that ended the text on a draft.
+    1 + Σ_n f(n) Σ_{i≤n} a(1)·…·a(i): f(n) is the share of rounds with n drafts (`counts`), a(i) the share of i-th
+    drafts accepted where all before them were (`rates`), over rounds of every length. The 1 is the target's own
+    token (`own_tokens`), which a round lacks that ended the text on a draft.
     """
     kept, reached = [0.0], 1.0
-    for rate in rounds.conditional_acceptance:
+    for rate in rates:
         reached *= rate
         kept.append(kept[-1] + reached)
-    drafted = sum(count * kept[min(n, len(kept) - 1)] for n, count in rounds.draft_counts.items())
-    return rounds.own_tokens_per_round + drafted / rounds.rounds
+    drafted = sum(count * kept[min(n, len(kept) - 1)] for n, count in counts.items())
+    return own_tokens + drafted / sum(counts.values())
 
 
-def round_seconds(rounds: Stretch) -> float:
-    """Seconds of a mean round, from the medians of rounds with as many drafts."""
-    costs = (
-        count * (rounds.drafting_seconds(n) + (rounds.target_seconds(n) or 0.0))
-        for n, count in rounds.draft_counts.items()
-    )
-    return sum(costs) / rounds.rounds
+def seconds_of_rounds(counts: Mapping[int, float], seconds: Callable[[int], float]) -> float:
+    """Seconds of a mean round, from those of rounds with as many drafts."""
+    return sum(count * seconds(n) for n, count in counts.items()) / sum(counts.values())
 
 
 def expected_tokens_per_round(alpha: float, gamma: float) -> float:

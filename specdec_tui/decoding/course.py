@@ -39,7 +39,7 @@ class Rounds:
         self._numbers.append(number)
         self._until.append(self._until[-1] + record.seconds)
         self._drafting.append(record.draft_seconds)
-        self._target.append(record.verify_seconds + record.other_seconds)
+        self._target.append(record.verify_seconds + record.other_seconds + record.wire_seconds)
 
     def between(self, first: int, last: int) -> Passes:
         """Those from number `first` up to `last`, which is not in it."""
@@ -52,7 +52,7 @@ class Rounds:
         return self._drafting[begin:end:every]
 
     def target(self, first: int, last: int, every: int = 1) -> array[float]:
-        """The same of the target's side: the pass, draws and updates."""
+        """The same of the target's side: the pass, or the call with its way, draws and updates."""
         begin, end = self._span(first, last)
         return self._target[begin:end:every]
 
@@ -75,7 +75,10 @@ class RunCourse:
         self._plain = array("q", [0])
         self._plain_seconds = array("d", [0.0])
         self._wide_seconds = array("d", [0.0])
+        self._wire = array("d", [0.0])
         self._peak = 0.0
+        self.asks = False
+        """Whether its drafts are verified by calls to a server, whose times vary by themselves."""
         self._own = array("q", [0])
         self._rounds_of: dict[int, Rounds] = {}  # number of drafts -> the rounds with so many
         # Number of drafts judged, and of those accepted -> the numbers of the rounds with so many.
@@ -87,18 +90,22 @@ class RunCourse:
 
         Each step of a search is a place further in the text, by a pass that is over several texts.
         """
-        self._rounds_of.setdefault(len(record.drafts), Rounds()).add(self.rounds, record)
+        drafts = len(record.drafts) + (record.untold or 0)
+        self._rounds_of.setdefault(drafts, Rounds()).add(self.rounds, record)
         for numbers, count in ((self._judged, judged), (self._accepted, accepted)):
             if count:
                 numbers.setdefault(count, array("q")).append(self.rounds)
         self._own.append(self._own[-1] + (record.emitted is not None))
+        self.asks = self.asks or bool(record.calls and record.drafts)
         self._recent.append(record)
-        plain = not (record.drafts or searches)
+        plain = not (drafts or searches or record.untold is None)
+        passing = record.verify_seconds + record.wire_seconds
         self._seconds.append(self._seconds[-1] + record.seconds)
         self._tokens.append(self._tokens[-1] + (1 if searches else accepted + (record.emitted is not None)))
         self._plain.append(self._plain[-1] + plain)
-        self._plain_seconds.append(self._plain_seconds[-1] + plain * record.verify_seconds)
-        self._wide_seconds.append(self._wide_seconds[-1] + (not plain) * record.verify_seconds)
+        self._plain_seconds.append(self._plain_seconds[-1] + plain * passing)
+        self._wide_seconds.append(self._wide_seconds[-1] + (not plain) * passing)
+        self._wire.append(self._wire[-1] + record.wire_seconds)
         if (speed := self._speed_at(self.rounds)) is not None:
             self._peak = max(self._peak, speed)
 
@@ -153,15 +160,23 @@ class RunCourse:
     def plain_passes(self, first: int, last: int) -> Passes:
         """The passes over one token among the rounds from `first` up to `last`, which is not in it.
 
-        They are the passes of rounds without drafts, and their seconds those of the pass alone, without
+        They are the passes of rounds without drafts, and their seconds those of the pass or call alone, without
         draws and updates.
         """
         return Passes(self._plain[last] - self._plain[first], self._plain_seconds[last] - self._plain_seconds[first])
 
     def wide_passes(self, first: int, last: int) -> Passes:
-        """The passes that verified drafts among these rounds."""
+        """The passes that verified drafts among these rounds; of calls to a server with their way."""
         count = last - first - (self._plain[last] - self._plain[first])
         return Passes(count, self._wide_seconds[last] - self._wide_seconds[first])
+
+    def wire_between(self, first: int, last: int) -> float:
+        """Seconds of these rounds on the way to a server and back."""
+        return self._wire[last] - self._wire[first]
+
+    def wires(self, first: int, last: int, every: int = 1) -> list[float]:
+        """The same of each of them, or of one in `every` so many."""
+        return [self._wire[number + 1] - self._wire[number] for number in range(first, last, every)]
 
     def rounds_by_drafts(self, first: int, last: int) -> dict[int, Passes]:
         """Number of drafts -> those of these rounds that had so many, with all their seconds."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
+from specdec_tui.backends.answering import Answering
 from specdec_tui.backends.errors import first_line, is_out_of_memory
 from specdec_tui.backends.model import CausalModel, StaticModel, StaticSequence, bucket
 from specdec_tui.decoding.controls import NO_CONTROLS, Controls
@@ -63,6 +64,8 @@ def need_of(
     capacity: int,
 ) -> Need:
     """What a run needs whose text grows to `capacity` tokens. ValueError with the reason where there is no program."""
+    if isinstance(target, Answering):
+        raise ValueError("the target is on a server")
     if controls.asked:
         raise ValueError(f"{controls.asked[0].replace('_', ' ')} asks what stands before each token")
     if completes is not nowhere:
@@ -228,7 +231,8 @@ class DeviceRun(Run):
         try:
             return prefill(use_cache)
         except Exception as error:
-            if not is_out_of_memory(error) or len(self.ids) > self.prompt_length or not self.programs.give_up():
+            began = self.position > len(self.given)
+            if not is_out_of_memory(error) or began or not self.programs.give_up():
                 raise
         return prefill(use_cache)
 
@@ -244,17 +248,18 @@ class DeviceRun(Run):
             played.drafter.prefill(torch.where(known, prompt, 0))
         elif self.drafter:
             self.drafter.start(self.ids, self._setup(capacity, use_cache))
-        first = self.rule.draw(scores[0], 0, self.dice)
+        position = self.position
+        first = self.rule.draw(scores[0], position, self.dice)
         self.ids.append(first)
         if self.drafter and played.drafter is None:
-            self.drafter.settle(self.ids, self.prompt_length, scores)
+            self.drafter.settle(self.ids, len(self.ids) - 1, scores)
         self._stream, self._used = self.dice.state, 0
         most = min(played.uniforms, (2 * self.gamma + 1) * self.room)  # a round has a token of its own
         played.begin(self.ids, self.prompt_length, capacity, self.dice.uniforms(most), self.seed)
         self._synchronize()
         seconds = self.clock() - begin
         seen = self._seen(scores, Proposal())[0]
-        token = self._emitted(first, Status.SAMPLED, 0, float(scores[0][first]), seen)
+        token = self._emitted(first, Status.SAMPLED, position, float(scores[0][first]), seen)
         making, self.program.seconds = self.program.seconds, 0.0
         return PrefillDone(token, seconds, making, captured=True)
 
@@ -295,7 +300,8 @@ class DeviceRun(Run):
         self.context = self.target.open(capacity=capacity)
         self.context.extend(self.ids[:-1], keep=1)
         if self.drafter and program.round.drafter is not None:
-            self.drafter.start(self.ids[:-1], self._setup(capacity, use_cache=True))
+            setup = self._setup(capacity, use_cache=True)
+            self.drafter.start(self.ids[:-1], replace(setup, given=setup.given - 1))
 
     def _told(
         self, number: int, result: RoundResult, scores: torch.Tensor, draft_seconds: float, seconds: float

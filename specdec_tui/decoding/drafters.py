@@ -43,7 +43,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class DraftSetup:
-    """What a drafter must know of the run it drafts for. `capacity`: most tokens the text can reach."""
+    """What a drafter must know of the run it drafts for. `capacity`: most tokens the text can reach.
+
+    `given`: so many of the ids that it starts with, the last ones, are new tokens, behind the prompt.
+    """
 
     sampler: Sampler
     rule: Rule
@@ -53,6 +56,7 @@ class DraftSetup:
     use_cache: bool = True
     controls: Controls = field(default_factory=Controls)
     cancelled: Callable[[], bool] = lambda: False
+    given: int = 0
 
 
 class Drafter(Protocol):
@@ -69,7 +73,7 @@ class Drafter(Protocol):
         ...
 
     def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
-        """Take in the prompt. This time counts as prefill. `prompt.Stopped` where it was cancelled meanwhile."""
+        """Take in what the run begins behind. This time counts as prefill. `prompt.Stopped` where it was cancelled."""
         ...
 
     def propose(self, ids: Sequence[int], most: int, position: int) -> Proposal:
@@ -112,7 +116,7 @@ class DrawingDrafter:
         self._prompt = 0  # tokens
 
     def begin(self, ids: Sequence[int], setup: DraftSetup) -> None:
-        self._setup, self._prompt = setup, len(ids)
+        self._setup, self._prompt = setup, len(ids) - setup.given
 
     def logits_behind(self, text: Sequence[int]) -> torch.Tensor | None:
         """Logits [V] of what follows the target's `text`; None where nothing is to be drafted."""
@@ -175,12 +179,13 @@ class ModelDrafter(DrawingDrafter):
 
     def start(self, ids: Sequence[int], setup: DraftSetup) -> None:
         self.begin(ids, setup)
-        self._limit = limit = longest_text(self.model, len(ids))
+        self._limit = limit = longest_text(self.model, self._prompt)
         capacity = setup.capacity if limit is None else min(setup.capacity, limit)
         self._notice = ""
         self._context = self.model.open(use_cache=setup.use_cache, capacity=capacity)
         if limit is None or len(ids) <= limit:
-            read_prompt(self.model, self._context, self._known(ids), setup.use_cache, setup.cancelled)
+            known = self._known(ids)
+            read_prompt(self.model, self._context, known, setup.use_cache, setup.cancelled, setup.given)
 
     def logits_behind(self, text: Sequence[int]) -> torch.Tensor | None:
         """Everything not fed yet goes in at once: usually one token, two after a full acceptance."""

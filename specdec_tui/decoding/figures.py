@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from specdec_tui.decoding.course import LEAST_SECONDS, RunCourse
 from specdec_tui.decoding.records import (
+    PassSeconds,
     PrefillDone,
     Record,
     RoundVerified,
@@ -24,6 +25,8 @@ OTHER_TEXTS = ("drafter", *SEARCHES)
 DRAFT_NOTHING = ("target", *OTHER_TEXTS)
 RECOMPUTES = "every pass computes the whole text again: a speedup here is more than it is where a cache is kept"
 """What must stand beside a speedup of a run that `recomputes`."""
+REFUSED_UNTOLD = "how many drafts were refused is not told"
+"""What stands in the place of a rate of acceptance where not all `drafts_are_told`."""
 
 
 class RunFigures:
@@ -39,14 +42,19 @@ class RunFigures:
         self._draft_seconds = 0.0
         self._verify_seconds = 0.0
         self._other_seconds = 0.0
+        self._wire_seconds = 0.0
+        self._calls = 0
+        self._by_calls = False
         self._drafted = 0
         self._tokens_per_round: list[int] = []
         self._judged_at: list[int] = []
         self._accepted_at: list[int] = []
         self._accepted_lengths: list[int] = []
         self._captured = self._recomputes = False
+        self._passes: PassSeconds = ()
         self._round_tokens = 0
         self._owed = 0  # tokens that the prefill of a search chose and a round tells
+        self._untold_rounds = 0
         self._end: RunEnded | None = None
 
     def add(self, record: Record) -> None:
@@ -59,18 +67,22 @@ class RunFigures:
             case PrefillDone(token=token, seconds=seconds, capture_seconds=capturing):
                 self._prefill_seconds, self._capture_seconds = seconds, capturing
                 self._captured = record.captured or capturing > 0
-                self._recomputes = record.recomputes
+                self._recomputes, self._passes, self._by_calls = record.recomputes, record.passes, record.by_calls
                 self._prefill_tokens = 0 if token is None else 1
                 self._owed = 1 if token is None and record.beams else 0
-            case RunEnded():
+            case RunEnded(unplaced=unplaced):
                 self._end = record
+                if unplaced is not None:
+                    self._place(*unplaced)
 
     def _add_round(self, record: RoundVerified) -> None:
-        accepted = rejected = 0
+        untold = record.untold or 0
+        accepted, rejected = 0, int(untold > 0)
         for draft in record.drafts:
             accepted += draft.status is Status.ACCEPTED
             rejected += draft.status is Status.REJECTED
-        drafts, judged = len(record.drafts), accepted + rejected
+        drafts, judged = len(record.drafts) + untold, accepted + rejected
+        self._untold_rounds += record.untold is None
         while len(self._judged_at) < drafts:
             self._judged_at.append(0)
             self._accepted_at.append(0)
@@ -90,10 +102,27 @@ class RunFigures:
         self._draft_seconds += record.draft_seconds
         self._verify_seconds += record.verify_seconds
         self._other_seconds += record.other_seconds
+        self._wire_seconds += record.wire_seconds
+        self._calls += record.calls
+
+    def _place(self, rounds: int, drafts: int) -> None:
+        """So many rounds had so many drafts, the first of each refused: no other round had any that were not told."""
+        self._untold_rounds = 0
+        self._drafted += drafts
+        if rounds:
+            for counts in (self._judged_at, self._accepted_at, self._accepted_lengths):
+                counts.extend([0] * (not counts))
+            self._judged_at[0] += rounds
+            self._accepted_lengths[0] += rounds
 
     @property
     def strategy(self) -> str:
         return self._start.strategy
+
+    @property
+    def is_what_if(self) -> bool:
+        """Whether it began behind another run's text or is that run with other settings: its text is another one."""
+        return self._start.origin is not None
 
     @property
     def searches(self) -> bool:
@@ -104,6 +133,16 @@ class RunFigures:
     def own_tokens(self) -> bool:
         """Whether its tokens are those of another tokenizer than the target's."""
         return self._start.own_tokens
+
+    @property
+    def served(self) -> bool:
+        """Whether a server drafted and checked by itself: what its rounds took is not split, and has no prediction."""
+        return self._start.served
+
+    @property
+    def drafts_are_told(self) -> bool:
+        """Whether all drafts are counted. Else there may be more refused ones: rates of acceptance do not exist."""
+        return not self._untold_rounds
 
     @property
     def answered(self) -> float:
@@ -142,6 +181,11 @@ class RunFigures:
         return self._capture_seconds
 
     @property
+    def passes(self) -> PassSeconds:
+        """What passes of its model took before the clock of the first run, where they were measured."""
+        return self._passes
+
+    @property
     def prefill_tokens(self) -> int:
         """Tokens the prefill pass emitted: 1, or 0 when there was no room for it.
 
@@ -162,9 +206,34 @@ class RunFigures:
         return self._other_seconds
 
     @property
+    def by_calls(self) -> bool:
+        """Whether the target is on a server: then `verify_seconds` are the server's."""
+        return self._by_calls
+
+    @property
+    def wire_seconds(self) -> float:
+        """Time of the rounds on the way to a server and back; 0 without one."""
+        return self._wire_seconds
+
+    @property
+    def calls(self) -> int:
+        """Round trips of the rounds to a server; those of the prefill are not in it."""
+        return self._calls
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether its rounds are calls of a server; the tokens of a stream are none."""
+        return self._by_calls and not self.served and self.strategy not in DRAFT_NOTHING
+
+    @property
+    def calls_per_round(self) -> float | None:
+        """Round trips of a mean round; None of a stream, and of a target that is not on a server."""
+        return _ratio(self._calls, self.rounds) if self.has_calls else None
+
+    @property
     def decode_seconds(self) -> float:
         """Time of all rounds; the prefill is not in it."""
-        return self._draft_seconds + self._verify_seconds + self._other_seconds
+        return self._draft_seconds + self._verify_seconds + self._other_seconds + self._wire_seconds
 
     @property
     def decode_tokens_per_second(self) -> float | None:
@@ -209,13 +278,13 @@ class RunFigures:
 
     @property
     def acceptance_rate(self) -> float | None:
-        """α = accepted / judged."""
-        return _ratio(self.accepted, self.judged)
+        """α = accepted / judged; None where refused drafts may be untold."""
+        return _ratio(self.accepted, self.judged) if self.drafts_are_told else None
 
     @property
     def wasted_rate(self) -> float | None:
         """(rejected + unverified) / drafted."""
-        return _ratio(self._drafted - self.accepted, self._drafted)
+        return _ratio(self._drafted - self.accepted, self._drafted) if self.drafts_are_told else None
 
     @property
     def tokens_per_target_call(self) -> float | None:
@@ -229,18 +298,19 @@ class RunFigures:
 
     @property
     def accepted_lengths(self) -> list[int]:
-        """At index n: how many rounds with drafts had exactly n of them accepted."""
-        return list(self._accepted_lengths)
+        """At index n: how many rounds with drafts had exactly n of them accepted; empty where not all are told."""
+        return list(self._accepted_lengths) if self.drafts_are_told else []
 
     @property
     def conditional_acceptance(self) -> list[float | None]:
         """At index i: share of draft i+1 accepted where all before it were; None where never judged."""
-        return [_ratio(a, j) for a, j in zip(self._accepted_at, self._judged_at, strict=True)]
+        judged = self._judged_at if self.drafts_are_told else [0] * len(self._judged_at)
+        return [_ratio(a, j) for a, j in zip(self._accepted_at, judged, strict=True)]
 
     @property
     def drafts_per_round(self) -> float | None:
         """Mean drafts per round; rounds for which the drafter had nothing count as 0."""
-        return _ratio(self._drafted, self.rounds)
+        return _ratio(self._drafted, self.rounds) if self.drafts_are_told else None
 
     @property
     def pads(self) -> bool:
@@ -265,6 +335,7 @@ class RunFigures:
         figures = RunFigures()
         figures.course = RunCourse(self.course.tokens_after(self.rounds - len(recent)))
         figures.add(self._start)
+        figures._by_calls = self._by_calls
         for record in recent:
             figures.add(record)
         return figures

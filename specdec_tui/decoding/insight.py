@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import isnan
+from math import exp, isnan
 
 import torch
 
+from specdec_tui.backends.answering import Told
 from specdec_tui.decoding.chances import MOST_ALTERNATIVES
 from specdec_tui.decoding.records import Insight
 
@@ -36,6 +37,23 @@ def insights(
             drafter_entropy, drafter_top = _describe(row, named[index : index + 1])[0]
             found.append(Insight(entropy, drafter_entropy, top, drafter_top))
     return found
+
+
+def of_told(told: Told | None, drafter: torch.Tensor | None, named: Sequence[int], *, greedy: bool) -> Insight:
+    """An insight of a place of which the best alternatives alone are known, or (None) nothing: no entropy of it.
+
+    Of fewer alternatives than are listed none is: a list that is short says that nothing else has a chance.
+    """
+    top: Alternatives = ()
+    if told is not None and len(told.ids) >= MOST_ALTERNATIVES:
+        known, best = told.known, told.ids[:MOST_ALTERNATIVES]
+        more = sorted(token for token in set(named) - set(best) if token in known)
+        top = tuple((token, _rounded(exp(known[token]))) for token in (*best, *more))
+    if drafter is None:
+        return Insight(target_top=top)
+    row = drafter[None].softmax(-1) if greedy else drafter[None]
+    entropy, drafter_top = _describe(row, [named])[0]
+    return Insight(None, entropy, top, drafter_top)
 
 
 def with_residual(insight: Insight, rest: torch.Tensor, named: Sequence[int] = ()) -> Insight:

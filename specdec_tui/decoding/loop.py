@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from specdec_tui.backends.errors import describe_error
+from specdec_tui.backends.answering import AT_ONCE, Answering, Calls
+from specdec_tui.backends.errors import NotDone, describe_error
 from specdec_tui.backends.model import CausalModel, begin_of
 from specdec_tui.decoding.beam import Beams
 from specdec_tui.decoding.beam_run import BeamRun
@@ -17,7 +18,8 @@ from specdec_tui.decoding.controls import NO_CONTROLS, Controls
 from specdec_tui.decoding.device_run import DeviceRun, Programs
 from specdec_tui.decoding.drafters import Drafter
 from specdec_tui.decoding.ending import Completes, Ending, nowhere
-from specdec_tui.decoding.records import EndReason, Record, RunEnded, RunStarted
+from specdec_tui.decoding.records import EndReason, Origin, PassSeconds, Record, RunEnded, RunStarted
+from specdec_tui.decoding.remote_run import RemoteRun
 from specdec_tui.decoding.rules import rule_for
 from specdec_tui.decoding.run import Run, nothing
 from specdec_tui.decoding.sampling import Dice, Sampler
@@ -28,6 +30,8 @@ def decode(
     prompt_ids: Sequence[int],
     *,
     strategy: str,
+    given: Sequence[int] = (),
+    origin: Origin | None = None,
     drafter: Drafter | None = None,
     beams: Beams | None = None,
     sampler: Sampler,
@@ -42,7 +46,8 @@ def decode(
     insight: bool = False,
     cancelled: Callable[[], bool] = lambda: False,
     programs: Programs | None = None,
-    warm_up: Callable[[], None] = nothing,
+    warm_up: Callable[[], PassSeconds] = nothing,
+    calls: Calls = AT_ONCE,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Record]:
     """Run one strategy on a prompt and yield its records, `RunEnded` always last.
@@ -53,21 +58,43 @@ def decode(
     without changing any token. Text and figures belong to the same seed on every device; the clock
     is only running while this loop computes, not while the consumer holds a record. With `programs`
     rounds stay on the device where the models allow it: the same records, and a notice where they
-    do not. `warm_up` is called before the clock of a run that goes step by step. With `beams` the text is searched
-    for: no drafter, rule or chance has part in it, and its rounds are steps of the search.
+    do not. `warm_up` is called before the clock of a run that goes step by step, and
+    returns what passes of the target take, to be told with the prefill. With `beams` the text is searched
+    for: no drafter, rule or chance has part in it, and its rounds are steps of the search. `calls`: how a target on a
+    server is asked.
+
+    `given`: new tokens that the text has already, behind the prompt; the run goes on behind them as if it had made
+    them. Positions, controls, stop strings and noise count them; `max_new_tokens` and `RunStarted` do not: they tell
+    of what this run is to do, as what it reads first is one prompt to its clock. Where the text before is the same, so
+    is what follows, under greedy sampling and the coupled rule token by token, under the others by its distribution
+    (`Dice` says what their chance is). No search begins behind given tokens. `origin` is told with `RunStarted`.
     """
-    yield RunStarted(strategy, len(prompt_ids), gamma, max_new_tokens, beams=0 if beams is None else beams.width)
+    yield RunStarted(
+        strategy,
+        len(prompt_ids) + len(given),
+        gamma,
+        max_new_tokens,
+        beams=0 if beams is None else beams.width,
+        origin=origin,
+    )
     try:
-        chance = (rule_for(rule, sampler), Dice(seed, target.vocab_size, target.device))
+        if beams is not None and given:
+            raise ValueError("a search cannot be gone on with from the middle of its text")
+        chance = (rule_for(rule, sampler), Dice(seed, target.vocab_size, target.device, len(given)))
         ending = Ending(end_ids, completes)
         if begin_of(target) is not None:
             ending = ending.behind(len(prompt_ids))
-        parts = (target, drafter, sampler, *chance, gamma, max_new_tokens, ending, controls, insight, clock)
-        run = Run(*parts, warm_up=warm_up)
-        if beams is not None:
+        most = len(given) + max_new_tokens
+        parts = (target, drafter, sampler, *chance, gamma, most, ending, controls, insight, clock)
+        run = Run(*parts, warm_up=warm_up, given=tuple(given))
+        if isinstance(target, Answering):
+            if beams is not None:
+                raise NotDone("a beam search needs whole distributions, which a server does not tell")
+            run = RemoteRun(*parts, given=tuple(given), rule_name=rule, calls=calls)
+        elif beams is not None:
             run = BeamRun(*parts, warm_up=warm_up, beams=beams, is_captured=programs is not None)
         elif programs is not None:
-            run = DeviceRun(*parts, warm_up=warm_up, programs=programs, rule_name=rule, seed=seed)
+            run = DeviceRun(*parts, warm_up=warm_up, given=tuple(given), programs=programs, rule_name=rule, seed=seed)
         end = yield from run.records(prompt_ids, use_cache, cancelled)
     except Exception as error:
         end = RunEnded(EndReason.ERROR, describe_error(error))

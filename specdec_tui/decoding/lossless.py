@@ -7,12 +7,14 @@ then be a near-tie of the target's own first choice, and that is what teacher fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from math import inf, isfinite, isnan, log, nan
 
 import torch
 
+from specdec_tui.backends.answering import Answering
 from specdec_tui.backends.model import CausalModel, Referenced, Rounding
 from specdec_tui.decoding.controls import NO_CONTROLS, Controls
 from specdec_tui.decoding.records import Lossless, LosslessStatus, first_difference
@@ -21,7 +23,7 @@ from specdec_tui.decoding.sampling import PositionNoise, Sampler, best_ids
 CHUNK = 128  # rows scored at once: 128 rows of 150 thousand float32 are 77 MB
 
 
-def near_tie_bound(dtype: torch.dtype) -> float:
+def near_tie_bound(dtype: torch.dtype | None) -> float:
     """The largest gap, in logits, that rounding may explain for a model computing in `dtype`.
 
     Measured between one pass over 8 tokens and 8 passes over one: 6e-5 in float32, 0.78 in
@@ -30,10 +32,11 @@ def near_tie_bound(dtype: torch.dtype) -> float:
     int8 stands for weights quantized by bitsandbytes, which also rounds the activations, block by
     block: there one token alone and the same token in a block of 8 were up to 1.7 logits apart, in
     8 bits; in 4 bits a seventh of that. So much would hide real faults: `check` measures how far
-    rounding goes on the very text, and takes that where it is less.
+    rounding goes on the very text, and takes that where it is less. None, the dtype of a server,
+    which may be any, is taken for bfloat16.
     """
     bounds = {torch.float32: 1e-3, torch.float64: 1e-6, torch.float16: 0.25, torch.int8: 3.0}
-    return bounds.get(dtype, 1.0)
+    return 1.0 if dtype is None else bounds.get(dtype, 1.0)
 
 
 def check(
@@ -48,13 +51,18 @@ def check(
     bound: float,
     cut_short: bool = False,
     controls: Controls = NO_CONTROLS,
+    given: Sequence[int] = (),
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> Lossless:
     """Compare a run's new tokens `ids` with the target's own.
+
+    `given`: new tokens that the run began behind. They are taken as they are, not judged.
 
     `reference_ids` are the new tokens of the target's run with the same settings, None without
     such a run. `cut_short` says that one of the two runs was cancelled or failed: then lengths may
     differ. A run that is equal, as far as it goes, needs no model; others are teacher-forced through
-    the target, by passes that share nothing with those of a run (`model.Referenced`).
+    the target, by passes that share nothing with those of a run (`model.Referenced`). A target
+    on a server raises what its calls do, `in_time.Stopped` once `cancelled` among it.
     """
     if not sampler.is_greedy and rule != "coupled":
         lossy = rule == "skip-adjustment"
@@ -71,20 +79,20 @@ def check(
             return Lossless(LosslessStatus.IDENTICAL)
 
     def compared(bound: float) -> Lossless:
-        rows = _rows(target, prompt_ids, ids, sampler, seed, controls)
+        rows = islice(_rows(target, prompt_ids, [*given, *ids], sampler, seed, controls, cancelled), len(given), None)
         gaps = _gaps(rows, ids, reference_ids, divergence, bound)
         return _verdict(divergence, gaps, bound, len(ids), reference_ids)
 
     found = compared(bound)
     if found.status is LosslessStatus.NEAR_TIES and isinstance(target, Rounding):
-        measured = target.rounding(prompt_ids, ids)
+        measured = target.rounding(prompt_ids, [*given, *ids])
         if measured is not None and measured < bound:
             return compared(max(measured, near_tie_bound(torch.float32)))
     return found
 
 
 def _gaps(
-    rows: Iterator[_Row], ids: Sequence[int], reference_ids: Sequence[int] | None, divergence: int | None, bound: float
+    rows: Iterable[_Row], ids: Sequence[int], reference_ids: Sequence[int] | None, divergence: int | None, bound: float
 ) -> list[float]:
     """By how much each token fails to be the target's first choice, of those that do."""
     gaps: list[float] = []
@@ -217,11 +225,17 @@ def _rows(
     sampler: Sampler,
     seed: int,
     controls: Controls,
+    cancelled: Callable[[], bool],
 ) -> Iterator[_Row]:
     """One row per new token, of passes that are fed the run's own tokens."""
     text, prompt = [*prompt_ids, *ids], len(prompt_ids)
     noise = PositionNoise(seed, target.vocab_size, target.device)
-    own = target.reference(prompt_ids, ids) if isinstance(target, Referenced) else _recomputed(target, prompt_ids, ids)
+    if isinstance(target, Answering):
+        own = target.reference(prompt_ids, ids, cancelled)
+    elif isinstance(target, Referenced):
+        own = target.reference(prompt_ids, ids)
+    else:
+        own = _recomputed(target, prompt_ids, ids)
     for position, logits in enumerate(own):
         row = controls.apply(logits[None], text[: prompt + position], prompt)[0]
         yield _Row(row) if sampler.is_greedy else _coupled_row(row, sampler, noise.at(position))

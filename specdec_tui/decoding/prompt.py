@@ -17,12 +17,20 @@ class Stopped(Exception):
 
 
 def read_prompt(
-    model: CausalModel, context: ModelContext, ids: Sequence[int], use_cache: bool, cancelled: Callable[[], bool]
+    model: CausalModel,
+    context: ModelContext,
+    ids: Sequence[int],
+    use_cache: bool,
+    cancelled: Callable[[], bool],
+    given: int = 0,
 ) -> torch.Tensor:
-    """Logits [1, vocab_size] behind a prompt. On the CPU `Stopped`, when cancelled, within a piece of it."""
+    """Logits [1, vocab_size] behind a prompt. On the CPU `Stopped`, when cancelled, within a piece of it.
+
+    `given`: so many of the ids, the last ones, are new tokens already, behind the prompt.
+    """
     last = 0
     if isinstance(context, Expecting):
-        context.expect(len(ids))
+        context.expect(len(ids) - given)
     if use_cache and model.device.type == "cpu" and not reads_at_once(context):
         last = (len(ids) - 1) // PREFILL_CHUNK * PREFILL_CHUNK
     for begin in range(0, last, PREFILL_CHUNK):

@@ -76,11 +76,44 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Of a what-if: the run it is a child of, and what is other in it.
+
+    `parent` is the name of that run (of its steps), of which the child keeps the first `position` new tokens: 0 where
+    the whole text is decoded anew. `token`: the id that it has at that place in place of the parent's; None where only
+    settings differ, `changes`, each by its name and its value as it is typed. `swept`: it is a run of a sweep over γ.
+    """
+
+    parent: str
+    position: int
+    token: int | None = None
+    changes: tuple[tuple[str, str], ...] = ()
+    swept: bool = False
+
+    @property
+    def given(self) -> int:
+        """New tokens that the child's own decoding begins behind."""
+        return self.position + (self.token is not None)
+
+
+CHILD = "~"
+"""Stands in the name of a child behind that of the strategy it runs: `speculative~1`."""
+
+
+def strategy_of(name: str) -> str:
+    """The strategy of a run of this name."""
+    return name.partition(CHILD)[0]
+
+
+@dataclass(frozen=True, slots=True)
 class RunStarted:
     """A run begins: nothing was computed yet. `alone`: no other run's rounds come between its own.
 
     `beams`: of a search, the texts that each of its passes goes on with; 0 where there is one text. `own_tokens`: its
-    tokens are those of another tokenizer than the target's, and no measure of it.
+    tokens are those of another tokenizer than the target's, and no measure of it. `origin`: it is a what-if, whose
+    prompt is the parent's and the text that it was given; the places of its tokens go on from there. `served`: a server
+    drafted and checked by itself, and this is what it told: of a round its whole seconds, as `verify_seconds`, and of
+    its drafts those that were accepted.
     """
 
     strategy: str
@@ -90,6 +123,8 @@ class RunStarted:
     alone: bool = False
     beams: int = 0
     own_tokens: bool = False
+    origin: Origin | None = None
+    served: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +149,10 @@ class Beam:
 LONGEST_BEAM = 12
 
 
+PassSeconds = tuple[tuple[int, float], ...]
+"""Of passes of a model: how many tokens, and the seconds that one over so many takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class PrefillDone:
     """Prompt processed by target and drafter, first token drawn (None when there was no room for it).
@@ -122,7 +161,9 @@ class PrefillDone:
     programs took before the clock ran, now or ahead: 0 where there are none, or a run had them already.
     `captured`: rounds are played as programs, whose passes are over γ+1 tokens however few drafts there
     are. `recomputes`: every pass of the target computes the whole text again. `beams`: of a search, whose first
-    token a later round settles.
+    token a later round settles. `passes`: what passes of the run's model took, measured once for all runs before their
+    clocks ran; none where they were not, or are not the passes of its rounds. `by_calls`: the target is on a server,
+    and each of its passes a call: `calls` that the prefill took, and `wire_seconds` of `seconds` on the way.
     """
 
     token: Token | None
@@ -131,6 +172,10 @@ class PrefillDone:
     captured: bool = False
     recomputes: bool = False
     beams: tuple[Beam, ...] = ()
+    passes: PassSeconds = ()
+    by_calls: bool = False
+    wire_seconds: float = 0.0
+    calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +201,12 @@ class RoundVerified:
 
     A step of a search has neither: its pass goes on with several texts, `beams` (the best first; none once the search
     is over), and adds to the text what they all share from then on, `settled`: nothing, or many tokens.
+
+    Where the target is on a server `verify_seconds` is the server's time, `wire_seconds` that of the way there and
+    back, and `calls` counts round trips: 0 for a token of a stream that is open already.
+
+    `untold`: of a `served` run, how many drafts were refused or never judged, whose ids nobody knows; None where even
+    their number was not told, and so not whether `emitted` stands in the place of one.
     """
 
     round: int
@@ -166,10 +217,13 @@ class RoundVerified:
     other_seconds: float
     settled: tuple[Token, ...] = ()
     beams: tuple[Beam, ...] = ()
+    wire_seconds: float = 0.0
+    calls: int = 0
+    untold: int | None = 0
 
     @property
     def seconds(self) -> float:
-        return self.draft_seconds + self.verify_seconds + self.other_seconds
+        return self.draft_seconds + self.verify_seconds + self.other_seconds + self.wire_seconds
 
     @property
     def new_tokens(self) -> tuple[Token, ...]:
@@ -198,10 +252,15 @@ _END_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """Always the last record of a run. `message` explains an error, a full context or an end without an end token."""
+    """Always the last record of a run. `message` explains an error, a full context or an end without an end token.
+
+    `unplaced`: of a `served` run, (rounds, drafts): so many of the rounds without a number of drafts had so many of
+    them, and kept none. It is not told which rounds; None: nor how many.
+    """
 
     reason: EndReason
     message: str = ""
+    unplaced: tuple[int, int] | None = None
 
     @property
     def words(self) -> str:

@@ -3,6 +3,8 @@
 A target pass over one token costs the same in every run of a target, a pass over more tokens costs no
 less, so nothing is faster than its tokens per round allow. Where the clock says otherwise the
 machine's pace changed between the two runs, and their ratio is not that of the strategies.
+Of a target on a server a round without drafts is a call, and no step of a stream: then only the latter holds,
+of calls with their way, for how much of one is the server's is not known as well.
 
 Rounds are compared near in their place in the text: there passes cost the same however they grow with
 its length, and with the schedule `interleaved` the two ran at about the same time, so that a load
@@ -16,9 +18,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from math import exp, log, sqrt
 
+from specdec_tui.decoding.blocking import LEAST_ROUNDS, Found, blocks, compare
 from specdec_tui.decoding.course import LEAST_SECONDS, Passes
 from specdec_tui.decoding.figures import OF_THE_DRAFTER, RunFigures, speedup
 from specdec_tui.decoding.stretch import in_common
@@ -28,9 +29,7 @@ DOUBTS = {"disturbed": "clock disturbed", "short": "too short", "unchecked": "cl
 """What is told of a speedup whose word is not `steady`."""
 TOLERANCE = 0.1
 """Passes that must take the same, a speedup and what is possible, or one and its repeat, may differ by this share."""
-_LEAST_ROUNDS = 8
 _UNCHECKED = "no one-token passes to hold against target's, which ran at another time"
-_MOST_PARTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +70,14 @@ def reliability(run: RunFigures, baseline: RunFigures | None) -> Reliability | N
     if run.strategy == baseline.strategy:
         return Reliability("steady", "", 1.0, 1.0)
     parts = _parts(run, baseline)
-    clock = _compare([(part.seconds, due) for part, due in zip(parts, _due(parts), strict=True)])
+    clock = compare([(part.seconds, due) for part, due in zip(parts, _due(parts), strict=True)])
     plain = wide = most = limit = None
     if run.strategy not in OF_THE_DRAFTER:  # passes of another model tell nothing of the target's
         most = _most(run, baseline, parts)
         limit = _limit(run, baseline, most)
         plain = _compare_passes([(part.plain, part.step) for part in parts])
         wide = _compare_passes([(part.wide, part.step) for part in parts])
-    reason = _disagreement(ratio, most, limit, plain, wide, clock)
+    reason = _disagreement(ratio, most, limit, plain, wide, clock, run.by_calls)
     if not reason and clock is None:
         return Reliability("short", _too_little(run, baseline))
     is_blind = plain is None and (run.is_alone or baseline.is_of_another_time)
@@ -103,17 +102,21 @@ def _disagreement(
     limit: float | None,
     plain: _Passes | None,
     wide: _Passes | None,
-    clock: _Found | None,
+    clock: Found | None,
+    by_calls: bool,
 ) -> str:
     """The first thing that the clock says and that cannot be, so short that a pane has room for it; empty for none."""
     if plain is not None and plain.is_beyond(TOLERANCE):
-        return f"one-token passes took {_ms(plain.seconds)}, target's {_ms(plain.due)}"
+        return f"one-token passes took {ms_text(plain.seconds)}, target's {ms_text(plain.due)}"
     if wide is not None and wide.ratio < 1 and wide.is_beyond(TOLERANCE):
-        return f"many-token passes took {_ms(wide.seconds)}, target's one-token {_ms(wide.due)}"
+        if by_calls:
+            return f"calls took {ms_text(wide.seconds)}, a token of target's stream {ms_text(wide.due)}"
+        return f"many-token passes took {ms_text(wide.seconds)}, target's one-token {ms_text(wide.due)}"
     if limit is not None and ratio > limit:
         return f"{most:.2f} tokens a round after the prefill do not allow {ratio:.2f}×"
     if clock is not None and clock.uncertainty > TOLERANCE:
-        return f"the machine's pace changed: ±{clock.uncertainty:.0%}"
+        what = "calls of a kind took unlike times" if by_calls else "the machine's pace changed"
+        return f"{what}: ±{clock.uncertainty:.0%}"
     return ""
 
 
@@ -121,13 +124,15 @@ def _disagreement(
 class _Part:
     """Rounds of a run that follow each other, beside the baseline's over the same tokens.
 
-    `rounds`: by their number of drafts. `target`: the baseline's passes, all over one token.
+    `rounds`: by their number of drafts. `target`: the baseline's passes, all over one token. `wire`: seconds of the
+    rounds on the way to a server.
     """
 
     rounds: Mapping[int, Passes]
     plain: Passes
     wide: Passes
     target: Passes
+    wire: float
 
     @property
     def seconds(self) -> float:
@@ -143,20 +148,18 @@ def _parts(run: RunFigures, baseline: RunFigures) -> list[_Part]:
     """The rounds that lie in the text of both, cut into 4, 8 or 16 parts; none where they are too few."""
     ours, theirs = run.course, baseline.course
     rounds = ours.rounds_within(theirs.end)
-    if rounds < _LEAST_ROUNDS or ours.begin < theirs.begin:
+    if ours.begin < theirs.begin:
         return []
-    count = 4
-    while count < _MOST_PARTS and 4 * count <= rounds:
-        count *= 2
     found = []
-    for first, last in pairwise(rounds * index // count for index in range(count + 1)):
+    for first, last in blocks(rounds):
         begin, end = (theirs.rounds_within(ours.tokens_after(edge)) for edge in (first, last))
         target = theirs.plain_passes(begin, end)
         if target.seconds >= LEAST_SECONDS:
             plain, wide = ours.plain_passes(first, last), ours.wide_passes(first, last)
-            if run.pads:
+            if run.pads or run.by_calls:
                 plain, wide = Passes(0, 0.0), Passes(plain.count + wide.count, plain.seconds + wide.seconds)
-            found.append(_Part(ours.rounds_by_drafts(first, last), plain, wide, target))
+            by_drafts, wire = ours.rounds_by_drafts(first, last), ours.wire_between(first, last)
+            found.append(_Part(by_drafts, plain, wide, target, wire))
     return found
 
 
@@ -188,35 +191,23 @@ def _limit(run: RunFigures, baseline: RunFigures, most: float) -> float:
 
 
 def _due(parts: Sequence[_Part]) -> list[float]:
-    """Seconds each part would have taken if rounds of as many drafts cost as many target passes in all of them."""
+    """Seconds each part would have taken if rounds of as many drafts cost as many target passes in all of them.
+
+    And as much of the way to a server, which is no longer where passes are.
+    """
     seconds: defaultdict[int, float] = defaultdict(float)
     steps: defaultdict[int, float] = defaultdict(float)
+    count = sum(rounds.count for part in parts for rounds in part.rounds.values())
+    wire = sum(part.wire for part in parts) / count if count else 0.0
     for part in parts:
         for drafts, rounds in part.rounds.items():
-            seconds[drafts] += rounds.seconds
+            seconds[drafts] += rounds.seconds - rounds.count * wire
             steps[drafts] += rounds.count * part.step
-    return [sum(r.count * part.step * seconds[n] / steps[n] for n, r in part.rounds.items()) for part in parts]
+    return [sum(r.count * (part.step * seconds[n] / steps[n] + wire) for n, r in part.rounds.items()) for part in parts]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """How much of what was due was measured, and the standard error of that, as a share of it."""
-
-    ratio: float
-    error: float
-
-    @property
-    def uncertainty(self) -> float:
-        """The share by which a repeat may differ (about 95 %)."""
-        return exp(2 * self.error) - 1
-
-    def is_beyond(self, tolerance: float) -> bool:
-        """Whether it differs from 1 by more than `tolerance`."""
-        return abs(log(self.ratio)) > log(1 + tolerance)
-
-
-@dataclass(frozen=True, slots=True)
-class _Passes(_Found):
+class _Passes(Found):
     """The same of passes, with the mean seconds of one of them and what was due in its place."""
 
     seconds: float
@@ -226,37 +217,19 @@ class _Passes(_Found):
 def _compare_passes(passes: Sequence[tuple[Passes, float]]) -> _Passes | None:
     """Passes of the parts of a run against what each of them was due, in seconds; None with too few of them."""
     count = sum(own.count for own, _ in passes)
-    found = _compare([(own.seconds, own.count * due) for own, due in passes]) if count >= _LEAST_ROUNDS else None
+    found = compare([(own.seconds, own.count * due) for own, due in passes]) if count >= LEAST_ROUNDS else None
     if found is None:
         return None
     seconds = sum(own.seconds for own, _ in passes) / count
     return _Passes(found.ratio, found.error, seconds, seconds / found.ratio)
 
 
-def _compare(pairs: Sequence[tuple[float, float]]) -> _Found | None:
-    """Σ measured / Σ due over the parts of a run that follow each other; None with too little to go by.
-
-    Neighbours resemble each other where the pace of a machine changes slowly, so the error is the largest
-    of those for parts, pairs of parts, … (blocking: Flyvbjerg and Petersen 1989, doi 10.1063/1.457480).
-    """
-    pairs = [(measured, due) for measured, due in pairs if due >= LEAST_SECONDS]
-    measured, due = sum(m for m, _ in pairs), sum(d for _, d in pairs)
-    if len(pairs) < 3 or measured < LEAST_SECONDS:
-        return None
-    ratio, error = measured / due, 0.0
-    while (count := len(pairs)) >= 3:
-        squares = sum((m - ratio * d) ** 2 for m, d in pairs)
-        error = max(error, sqrt(squares * count / (count - 1)) / measured)
-        pairs = [(sum(m for m, _ in pairs[i : i + 2]), sum(d for _, d in pairs[i : i + 2])) for i in range(0, count, 2)]
-    return _Found(ratio, error)
-
-
 def _too_little(run: RunFigures, baseline: RunFigures) -> str:
     rounds = run.course.rounds_within(baseline.course.end)
-    if rounds >= _LEAST_ROUNDS:
+    if rounds >= LEAST_ROUNDS:
         return "passes are too short for this clock"
     return f"{rounds} round{'s' * (rounds != 1)} beside target's {'are' if rounds != 1 else 'is'} too few to tell"
 
 
-def _ms(seconds: float) -> str:
+def ms_text(seconds: float) -> str:
     return f"{seconds * 1e3:.0f} ms" if seconds >= 0.1 else f"{seconds * 1e3:.3g} ms"

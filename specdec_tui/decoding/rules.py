@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from specdec_tui.decoding.chances import joint_weights
 from specdec_tui.decoding.sampling import Dice, Sampler, best_ids, draw_id
 
 ROUNDING = 1e-5
@@ -148,7 +149,7 @@ def verify_block(drafts: list[int], q: Rows, p: torch.Tensor, position: int, dic
     of possible proposals, and the last draft of it takes the test of the last draft of a block.
     """
     p_chosen, q_chosen = chosen(drafts, q, p)
-    weights = _joint_weights(p_chosen, q_chosen)
+    weights = joint_weights(p_chosen, q_chosen)
     acceptance = [
         # With nothing spare and full weight both models agree from here: later tests decide. What rounding leaves of
         # either is no ratio.
@@ -166,15 +167,6 @@ def verify_block(drafts: list[int], q: Rows, p: torch.Tensor, position: int, dic
     elif bonus:
         emitted = draw_id(p[accepted], dice.uniform())
     return Verdict(accepted, emitted, p_chosen, q_chosen, [*acceptance], _used(draws, len(draws)))
-
-
-def _joint_weights(p: list[float], q: list[float]) -> list[float]:
-    """The joint weight before the first draft, and behind each."""
-    weights = [1.0]
-    for p_x, q_x in zip(p, q, strict=True):
-        # This way round a p that is no number weighs nothing.
-        weights.append(max(0.0, min(weights[-1] * p_x / q_x, 1.0)) if q_x > 0 else float(p_x > 0))
-    return weights
 
 
 def _spare_mass(q: Rows, p: torch.Tensor, p_chosen: list[float], weights: list[float]) -> list[float]:
@@ -214,7 +206,7 @@ GREEDY = Rule(draw_best, verify_greedy)
 RULES = {
     "rejection": Rule(draw_freely, verify_rejection, weight=lambda p, q: 1.0),
     "coupled": Rule(draw_coupled, verify_coupled),
-    "block": Rule(draw_freely, verify_block, weight=lambda p, q: _joint_weights(p, q)[-1]),
+    "block": Rule(draw_freely, verify_block, weight=lambda p, q: joint_weights(p, q)[-1]),
     "skip-adjustment": Rule(draw_freely, verify_skip_adjustment, lossless=False),
 }
 

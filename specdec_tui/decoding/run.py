@@ -23,6 +23,7 @@ from specdec_tui.decoding.records import (
     EndReason,
     Insight,
     Notice,
+    PassSeconds,
     PrefillDone,
     Record,
     RoundVerified,
@@ -39,8 +40,9 @@ TOKEN_BY_TOKEN = (
 )
 
 
-def nothing() -> None:
+def nothing() -> PassSeconds:
     """For a model that need not be warmed up."""
+    return ()
 
 
 def kept_length(base: int, accepted: int) -> int:
@@ -66,16 +68,19 @@ class Run:
     ids: list[int] = field(default_factory=list)
     prompt_length: int = 0
     context: ModelContext | None = None
+    passes: PassSeconds = ()
     told: str = ""
-    warm_up: Callable[[], None] = nothing
+    warm_up: Callable[[], PassSeconds] = nothing
     cancelled: Callable[[], bool] = lambda: False
+    given: tuple[int, ...] = ()
+    """New tokens that the text has from the start; `max_new_tokens` counts them."""
 
     def records(
         self, prompt_ids: Sequence[int], use_cache: bool, cancelled: Callable[[], bool]
     ) -> Generator[Record, None, RunEnded]:
         """Generator of all records but the first and the last; it returns the last."""
-        self.ids = list(prompt_ids)
-        self.prompt_length = len(self.ids)
+        self.prompt_length = len(prompt_ids)
+        self.ids = [*prompt_ids, *self.given]
         self.cancelled = cancelled
         if not self.ids:
             raise ValueError("the prompt has no tokens: there is nothing to continue")
@@ -100,7 +105,7 @@ class Run:
 
     def _get_ready(self, use_cache: bool) -> Iterator[Record]:
         """What must be done before the clock runs, and be said of it."""
-        self.warm_up()
+        self.passes = self.warm_up()
         return iter(())
 
     def _play(self, number: int) -> Iterator[Record]:
@@ -150,22 +155,25 @@ class Run:
         begin = self.clock()
         capacity = len(self.ids) + self.room
         self.context = self.target.open(use_cache=use_cache, capacity=capacity)
-        scores = self._scores(read_prompt(self.target, self.context, self.ids, use_cache, self.cancelled))
+        begin_at, position = len(self.ids), self.position
+        logits = read_prompt(self.target, self.context, self.ids, use_cache, self.cancelled, position)
+        scores = self._scores(logits)
         if self.drafter:
             self.drafter.start(self.ids, self._setup(capacity, use_cache))
-        first = self.rule.draw(scores[0], 0, self.dice)
+        first = self.rule.draw(scores[0], position, self.dice)
         self.ids.append(first)
         if self.drafter:
-            self.drafter.settle(self.ids, self.prompt_length, scores)
+            self.drafter.settle(self.ids, begin_at, scores)
         self._synchronize()
         seconds = self.clock() - begin
         seen = insights(scores, (), greedy=self.sampler.is_greedy)[0] if self.insight else None
-        token = self._emitted(first, Status.SAMPLED, 0, float(scores[0][first]), seen)
-        return PrefillDone(token, seconds, recomputes=self.context.recomputes)
+        token = self._emitted(first, Status.SAMPLED, position, float(scores[0][first]), seen)
+        return PrefillDone(token, seconds, recomputes=self.context.recomputes, passes=self.passes)
 
     def _setup(self, capacity: int, use_cache: bool) -> DraftSetup:
         ends, controls = self.ending.ids, self.controls
-        return DraftSetup(self.sampler, self.rule, self.dice, ends, capacity, use_cache, controls, self.cancelled)
+        how = (use_cache, controls, self.cancelled, self.position)
+        return DraftSetup(self.sampler, self.rule, self.dice, ends, capacity, *how)
 
     def _propose(self) -> tuple[Proposal, float]:
         most = min(self.gamma, self.room - 1)

@@ -232,11 +232,20 @@ class PositionNoise:
 
 
 class Dice:
-    """All chance of one run: a stream of uniform numbers and the position noise, both from one seed."""
+    """All chance of one run: a stream of uniform numbers and the position noise, both from one seed.
 
-    def __init__(self, seed: int, vocab_size: int, device: torch.device) -> None:
+    The noise belongs to positions of the text, so a run that begins behind `given` new tokens sees what any other run
+    of the seed sees there. The stream has no positions: for such a run it is one of its own, made from seed and place.
+    Were it the seed's first numbers again, they would be the very ones that the given text was drawn with, and what
+    follows would depend on them twice: no draw from the target's distribution behind that text.
+    """
+
+    def __init__(self, seed: int, vocab_size: int, device: torch.device, given: int = 0) -> None:
+        word = _seed_word(seed)
+        if given:
+            word = _mix(word ^ _mix(torch.tensor([given])))
         self._generator = torch.Generator()
-        self._generator.manual_seed(int(_seed_word(seed)) & (1 << 63) - 1)
+        self._generator.manual_seed(int(word) & (1 << 63) - 1)
         self.noise = PositionNoise(seed, vocab_size, device)
 
     def uniform(self) -> float:

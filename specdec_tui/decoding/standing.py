@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import floor
 
 from specdec_tui.decoding.figures import OF_THE_DRAFTER, OTHER_TEXTS, RunFigures, speedup
 from specdec_tui.decoding.records import EndReason
@@ -20,20 +19,19 @@ OF_SPEEDUPS = SAME_TEXT, BEYOND_TAU, BEYOND_TOKENS
 MARKS = RECOMPUTES, *OF_SPEEDUPS
 _WORDS = {
     RECOMPUTES: "target recomputes",
-    SAME_TEXT: "over the same text",
+    SAME_TEXT: "over the text both have",
     BEYOND_TAU: "τ counts the prefill",
     BEYOND_TOKENS: "above τ by less than a tenth",
 }
 MEANINGS = {
     RECOMPUTES: "target recomputes its whole text at each step: that flatters the others",
-    SAME_TEXT: "over the same text; tok/s and τ are over all that each wrote",
+    SAME_TEXT: "over the text both have; tok/s and τ are over all that each wrote",
     BEYOND_TAU: "more than τ, which counts the prefill; a round makes as many tokens",
     BEYOND_TOKENS: "more than its tokens allow, by less than a tenth: two clocks may differ by as much",
 }
 """The same in full, for the line below a table that has them."""
 
 _AGREES = 0.05  # of the ratio of two speeds and a speedup
-_NARROW = 0.25  # an interval of which one digit would say too little
 
 
 class Verdict(StrEnum):
@@ -84,6 +82,8 @@ class Standing:
 
     @property
     def text(self) -> str:
+        if self.verdict is Verdict.SHORT and self.ratio < 0.005:
+            return "–"  # a ratio of the first moments, which is none yet
         if not self.is_disturbed:
             return f"{self.ratio:.2f}×"
         return "?" if self.low is None or self.high is None else interval_text(self.low, self.high)
@@ -99,8 +99,11 @@ class Standing:
 
 
 def standing(run: RunFigures, baseline: RunFigures | None) -> Standing | None:
-    """None before both have rounds that took measurable time."""
-    if baseline is None or (ratio := speedup(baseline, run)) is None:
+    """None before both have rounds that took measurable time, and of a what-if and a run that is none.
+
+    Those wrote different texts, at different times.
+    """
+    if baseline is None or run.is_what_if != baseline.is_what_if or (ratio := speedup(baseline, run)) is None:
         return None
     told = reliability(run, baseline)
     if told is None:
@@ -167,17 +170,11 @@ def _beyond(found: Standing, run: RunFigures, baseline: RunFigures) -> str:
     return BEYOND_TAU if compared.rounds == run.rounds else SAME_TEXT
 
 
-def interval_text(low: float, high: float, digits: int = 1) -> str:
-    """`0.9–2.0×`, a narrow one with two digits; `≤ 3.67×` where all is beyond the possible.
+def interval_text(low: float, high: float) -> str:
+    """`0.92–2.04×`; `≤ 3.68×` where all is beyond the possible.
 
-    Both ends are rounded down: what is shown is never more than the tokens allow.
+    Both ends are rounded as τ beside them and points of the γ-lab are: the same number is the same text everywhere,
+    and an end that is what the tokens allow is never shown as more than these.
     """
-    if high - low < _NARROW:
-        digits = 2
-    ends = [f"{_down(end, digits):.{digits}f}" for end in (low, high)]
+    ends = [f"{end:.2f}" for end in (low, high)]
     return ("–".join(ends) if high - low >= 0.005 and ends[0] != ends[1] else f"≤ {ends[1]}") + "×"
-
-
-def _down(value: float, digits: int) -> float:
-    """Rounded down, but for what a sum of clock readings is off by."""
-    return floor(value * 10**digits + 1e-6) / 10**digits

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import mean
 
 from specdec_tui.decoding.course import LEAST_SECONDS, RunCourse
 
 _MOST_TIMES = 512  # of which a median is taken: it is then known to an eighth of what its times scatter by
+_FEW = 4  # calls, of which none is left out
 _LEAST_PASSES, _STEADY_SPREAD = 8, 1.5  # of a spread between quartiles; on a machine at rest it is below 1.1
 
 
@@ -37,6 +39,11 @@ class Stretch:
         return seconds / self.tokens if self.tokens and seconds >= LEAST_SECONDS else None
 
     @property
+    def wire_seconds(self) -> float:
+        """Median of what a round took on the way to a server and back; 0 without one."""
+        return _median(sorted(self.course.wires(self.first, self.last, self._every))) or 0.0
+
+    @property
     def draft_counts(self) -> dict[int, int]:
         """Number of drafts -> how many rounds had so many; 0 where the drafter had nothing."""
         return {n: passes.count for n, passes in self.course.rounds_by_drafts(self.first, self.last).items()}
@@ -56,8 +63,14 @@ class Stretch:
         return _median(sorted(self.course.rounds_with(drafts).drafting(self.first, self.last, self._every))) or 0.0
 
     def target_seconds(self, drafts: int) -> float | None:
-        """Median of the target's side (pass, draws, updates) of rounds with exactly `drafts` drafts; None without."""
-        return _median(self._target_times(drafts))
+        """Median of the target's side (pass or call, draws, updates) of rounds with so many drafts; None without.
+
+        Of calls the mean without the least and the greatest tenth: how much of its text a server computes again goes up
+        and down as the text grows, and one hiccup is to move this no more than a median.
+        """
+        times = self._target_times(drafts)
+        cut = len(times) // 10 or len(times) > _FEW
+        return mean(times[cut : len(times) - cut]) if times and self.course.asks else _median(times)
 
     @property
     def draft_step_seconds(self) -> float | None:
@@ -77,7 +90,10 @@ class Stretch:
 
         Then medians of different kinds of pass may be of different times of the machine, and say nothing of each
         other. Of a run that recomputes everything it tells nothing: its passes grow with the text.
+        Nor of calls, whose times vary by themselves.
         """
+        if self.course.asks:
+            return False
         counts = self.draft_counts
         times = self._target_times(max(counts, key=lambda drafts: counts[drafts], default=0))
         if len(times) < _LEAST_PASSES:

@@ -16,6 +16,8 @@ from specdec_tui.traces.format import Trace, TraceError, TraceHeader
 from specdec_tui.traces.store import TraceStore
 from specdec_tui.traces.summary import figures_of, summarise
 
+SERVED_BY = "served_by"
+"""In the environment of runs that a server drafted by itself: its name and version."""
 _LEAST_TOKENS = 8
 _PROMPT_TOKENS = 256
 _SAMPLING = ("processor", "temperature", "top_k", "top_p", "min_p", "typical_p")
@@ -47,7 +49,9 @@ def is_comparable(earlier: TraceHeader, header: TraceHeader) -> bool:
         return False
     if earlier.created > header.created or _made_with(earlier) != _made_with(header):
         return False
-    lengths = [figures.get("prompt_tokens") for figures in (theirs, *header.strategies.values())]
+    if SERVED_BY in earlier.environment or SERVED_BY in header.environment:  # nothing tells on what it ran
+        return False
+    lengths = [figures.get("prompt_tokens") for figures in (theirs, *header.runs.values())]
     known = [length for length in lengths if isinstance(length, int)]
     return len(known) == len(lengths) and max(known) - min(known) <= _PROMPT_TOKENS
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 MOST_DRAFTS = 32
 """Of a round: the largest γ of the settings."""
+MOST_LENGTHS = 32
+"""Of the passes of a model that are measured before its first run; the app measures a dozen."""
 MOST_TOKENS = 32_768
 """Of a run: the largest length of the settings. Every round adds one at least, so there are no more rounds."""
 MOST_ALTERNATIVES = 64
 """Of a distribution at one place; the app keeps a dozen."""
 MOST_BEAMS = 64
 """Of a step of a search: as many ended texts as beams, and these are 32 at most."""
+MOST_CHANGES = 32
+"""Settings in which a what-if differs."""
 MOST_NOTICES = 32
 """Of a run, and as many of whatever else is told only now and then."""
-MOST_STRATEGIES = 64
-"""Those of later versions among them."""
+MOST_STRATEGIES = 256
+"""Those of later versions among them, and what-ifs."""
 
 LONGEST_NAME = 100
 LONGEST_MESSAGE = 10_000

@@ -1,4 +1,4 @@
-"""Events to and from the lines of a trace, one JSON object each.
+"""Events from the lines of a trace, one JSON object each; `encoding` writes them.
 
 A step is written flat: `event` is the kind of its record, beside it stand the strategy, the record's
 own fields under their names, and the step's texts. What a line must hold to be read is declared in
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, assert_never
+from typing import Annotated, Any
 
 import msgspec
 
@@ -26,6 +26,7 @@ from specdec_tui.decoding.records import (
     Lossless,
     LosslessStatus,
     Notice,
+    Origin,
     PrefillDone,
     Record,
     RoundVerified,
@@ -44,10 +45,12 @@ from specdec_tui.traces.bounds import (
     LONGEST_PROMPT,
     MOST_ALTERNATIVES,
     MOST_BEAMS,
+    MOST_CHANGES,
     MOST_DRAFTS,
+    MOST_LENGTHS,
     MOST_TOKENS,
 )
-from specdec_tui.traces.tokens import encode_token
+from specdec_tui.traces.encoding import KINDS
 from specdec_tui.traces.values import BadField, shown
 
 # What a file can hold has the bounds of what the app can make: beyond them is damage, and would break what shows it.
@@ -60,6 +63,8 @@ Chance = Annotated[float, msgspec.Meta(ge=0, le=1 + _SLACK)]
 Score = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 Nats = Annotated[float, msgspec.Meta(ge=-_SLACK, le=1000)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)] | None  # null where what was measured is no number: read as 0
+PassTime = tuple[Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)], Annotated[float, msgspec.Meta(ge=0, le=1e6)]]
+Passes = Annotated[tuple[PassTime, ...], msgspec.Meta(max_length=MOST_LENGTHS)]
 Top = Annotated[tuple[tuple[Count, Chance], ...], msgspec.Meta(max_length=MOST_ALTERNATIVES)]
 Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 Piece = Annotated[str, msgspec.Meta(max_length=LONGEST_PIECE)]
@@ -154,6 +159,17 @@ class _TokensLine(_StepLine, kw_only=True):
         return step
 
 
+class _Origin(msgspec.Struct, gc=False):
+    parent: Name
+    position: Length
+    token: Count | None = None
+    changes: Annotated[dict[Name, Name], msgspec.Meta(max_length=MOST_CHANGES)] = {}
+    swept: bool = False
+
+    def origin(self) -> Origin:
+        return Origin(self.parent, self.position, self.token, tuple(self.changes.items()), self.swept)
+
+
 class _Started(_StepLine, tag="run_started", kw_only=True):
     run: Name | None = None
     prompt_tokens: Count
@@ -162,9 +178,12 @@ class _Started(_StepLine, tag="run_started", kw_only=True):
     alone: bool = False
     beams: Annotated[int, msgspec.Meta(ge=0, le=MOST_BEAMS)] = 0
     own_tokens: bool = False
+    origin: _Origin | None = None
+    served: bool = False
 
     def record(self) -> RunStarted:
-        name, how = self.run or self.strategy, (self.alone, self.beams, self.own_tokens)
+        origin = None if self.origin is None else self.origin.origin()
+        name, how = self.run or self.strategy, (self.alone, self.beams, self.own_tokens, origin, self.served)
         return RunStarted(name, self.prompt_tokens, self.gamma, self.max_new_tokens, *how)
 
 
@@ -180,10 +199,24 @@ class _Prefill(_TokensLine, tag="prefill_done", kw_only=True):
     captured: bool = False
     recomputes: bool = False
     beams: _Beams = ()
+    passes: Passes = ()
+    by_calls: bool = False
+    wire_seconds: Seconds = 0.0
+    calls: Count = 0
 
     def record(self) -> PrefillDone:
         seconds = self.seconds or 0.0, self.capture_seconds or 0.0
-        return PrefillDone(_token(self.token), *seconds, self.captured, self.recomputes, _beams(self.beams))
+        return PrefillDone(
+            _token(self.token),
+            *seconds,
+            self.captured,
+            self.recomputes,
+            _beams(self.beams),
+            self.passes,
+            self.by_calls,
+            self.wire_seconds or 0.0,
+            self.calls,
+        )
 
 
 class _Proposed(_TokensLine, tag="drafts_proposed", kw_only=True):
@@ -205,6 +238,9 @@ class _Verified(_TokensLine, tag="round_verified", kw_only=True):
     other_seconds: Seconds
     settled: _Settled = ()
     beams: _Beams = ()
+    wire_seconds: Seconds = 0.0
+    calls: Count = 0
+    untold: Drafts | None = 0
     texts: _Texts = ()
     alternatives: dict[Count, Piece] = {}
 
@@ -212,7 +248,9 @@ class _Verified(_TokensLine, tag="round_verified", kw_only=True):
         seconds = (self.draft_seconds or 0.0, self.verify_seconds or 0.0, self.other_seconds or 0.0)
         drafts = tuple([draft.token() for draft in self.drafts])
         settled = tuple([token.token() for token in self.settled])
-        return RoundVerified(self.round, drafts, _token(self.emitted), *seconds, settled, _beams(self.beams))
+        emitted, beams, wire = _token(self.emitted), _beams(self.beams), self.wire_seconds or 0.0
+        untold = self.untold
+        return RoundVerified(self.round, drafts, emitted, *seconds, settled, beams, wire, self.calls, untold)
 
 
 class _Notice(_StepLine, tag="notice", kw_only=True):
@@ -225,9 +263,10 @@ class _Notice(_StepLine, tag="notice", kw_only=True):
 class _Ended(_StepLine, tag="run_ended", kw_only=True):
     reason: EndReason
     message: Message
+    unplaced: tuple[Length, Count] | None = None
 
     def record(self) -> RunEnded:
-        return RunEnded(self.reason, self.message)
+        return RunEnded(self.reason, self.message, self.unplaced)
 
 
 class _Checked(_Line, tag="checked"):
@@ -265,7 +304,7 @@ def decode_event(line: str) -> Event:
     try:
         found = _DECODER.decode(line)
     except msgspec.ValidationError as error:
-        raise _bad_field(str(error)) from None
+        raise bad_field(str(error)) from None
     return found.event()
 
 
@@ -274,83 +313,13 @@ def convert_event(table: Any) -> Event:
     try:
         found = msgspec.convert(table, _Lines, str_keys=True)
     except msgspec.ValidationError as error:
-        raise _bad_field(str(error)) from None
+        raise bad_field(str(error)) from None
     except UnicodeEncodeError:
         raise BadField("event", "must be whole: a name in it, or a status, is half a character") from None
     return found.event()
 
 
-def encode_event(event: Event) -> dict[str, Any]:
-    """`event` as a JSON object. Numbers that are not finite are still in it: `values.plain` sees to them."""
-    match event:
-        case Step():
-            return _encode_step(event)
-        case Checked(strategy=strategy, lossless=found):
-            verdict: dict[str, Any] = {"status": found.status.value, "ties": found.ties}
-            verdict["first_divergence"] = found.first_divergence
-            verdict |= {"gap": found.gap, "detail": found.detail}
-            return {"event": "checked", "strategy": strategy, "lossless": verdict}
-        case Finished(cancelled=cancelled):
-            return {"event": "finished", "cancelled": cancelled}
-    assert_never(event)
-
-
-def _encode_step(step: Step) -> dict[str, Any]:
-    record = step.record
-    table: dict[str, Any] = {"event": _KINDS[type(record)], "strategy": step.strategy}
-    match record:
-        case RunStarted():
-            if record.strategy != step.strategy:
-                table["run"] = record.strategy
-            table |= {"prompt_tokens": record.prompt_tokens, "gamma": record.gamma}
-            table["max_new_tokens"] = record.max_new_tokens
-            table |= {name: value for name in ("alone", "beams", "own_tokens") if (value := getattr(record, name))}
-        case Capturing():
-            pass
-        case PrefillDone(token=token):
-            table["token"] = None if token is None else encode_token(token)
-            table |= {"seconds": record.seconds, "capture_seconds": record.capture_seconds}
-            table |= {name: True for name in ("captured", "recomputes") if getattr(record, name)}
-            table |= encode_beams(record.beams)
-        case DraftsProposed():
-            table |= {"round": record.round, "drafts": [encode_token(token) for token in record.drafts]}
-            if record.kept:
-                table["kept"] = record.kept
-        case RoundVerified(emitted=emitted):
-            table |= {"round": record.round, "drafts": [encode_token(token) for token in record.drafts]}
-            table["emitted"] = None if emitted is None else encode_token(emitted)
-            table |= {"draft_seconds": record.draft_seconds, "verify_seconds": record.verify_seconds}
-            table["other_seconds"] = record.other_seconds
-            if record.settled:
-                table["settled"] = [encode_token(token) for token in record.settled]
-            table |= encode_beams(record.beams)
-        case Notice(message=message):
-            table["message"] = message
-        case RunEnded(reason=reason, message=message):
-            table |= {"reason": reason.value, "message": message}
-        case _:
-            assert_never(record)
-    if step.texts:
-        table["texts"] = step.texts
-    if step.prompt_text:
-        table["prompt_text"] = step.prompt_text
-    if step.answer:
-        table["answer"] = step.answer
-    if step.alternatives:
-        table["alternatives"] = {str(token): piece for token, piece in step.alternatives}
-    return table
-
-
-def encode_beams(beams: Sequence[Beam]) -> dict[str, Any]:
-    """`beams` with the texts of a search; of a run that is none, nothing."""
-    found = []
-    for beam in beams:
-        table: dict[str, Any] = {"ids": beam.ids, "score": beam.score}
-        found.append(table | {name: value for name in ("before", "ended") if (value := getattr(beam, name))})
-    return {"beams": found} if found else {}
-
-
-def _bad_field(message: str) -> BadField:
+def bad_field(message: str) -> BadField:
     """What msgspec found, in the words of this project: which field, and what is allowed there."""
     fault, _, place = message.rpartition(" - at `") if message.endswith("`") else (message, "", "")
     fault, place = (fault, place) if fault else (message, "")
@@ -383,17 +352,8 @@ _WORDS = {
     "object": "an object",
 }
 _PARTS = {"str": "characters", "array": "entries", "object": "entries"}
-_KINDS: dict[type[Record], str] = {
-    RunStarted: "run_started",
-    Capturing: "capturing",
-    PrefillDone: "prefill_done",
-    DraftsProposed: "drafts_proposed",
-    RoundVerified: "round_verified",
-    Notice: "notice",
-    RunEnded: "run_ended",
-}
 _CHOICES: dict[str, Sequence[str]] = {
-    "event": (*_KINDS.values(), "checked", "finished"),
+    "event": (*KINDS.values(), "checked", "finished"),
     "reason": tuple(EndReason),
     "status": tuple(Status),
     "lossless.status": tuple(LosslessStatus),

@@ -22,11 +22,13 @@ class Compared:
 
 
 def compared(header: TraceHeader, figures: Mapping[str, RunFigures]) -> dict[str, Compared]:
-    """Of each strategy of a trace, whose `figures` are summed up from its events."""
+    """Of each strategy of a trace, whose `figures` are summed up from its events: a what-if with nothing."""
     target, kept = figures.get("target"), standings(header)
     found = {}
     for name, run in figures.items():
-        if target is None and header.is_borrowed(name):
+        if run.is_what_if:
+            found[name] = Compared(None, Costs())
+        elif target is None and header.is_borrowed(name):
             own = header.strategies[name]
             found[name] = Compared(kept.get(name), kept_costs(own), str(own["baseline_created"]))
         else:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
+from specdec_tui.backends.pair import known
 from specdec_tui.decoding.costs import without_disturbed
 from specdec_tui.decoding.records import (
     Notice,
     PrefillDone,
+    Record,
     RoundVerified,
     RunEnded,
     RunStarted,
@@ -23,8 +25,8 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.doors.characters import json_text, visible
 from specdec_tui.several_drafters import drafter_of
-from specdec_tui.traces.codec import encode_beams
 from specdec_tui.traces.compared import Compared, compared
+from specdec_tui.traces.encoding import encode_beams, encode_calls
 from specdec_tui.traces.format import MARK, VERSION, Trace, TraceHeader
 from specdec_tui.traces.summary import AGAINST, figures_of, summarise
 from specdec_tui.traces.tokens import encode_token
@@ -54,6 +56,8 @@ COLUMNS = (
     "baseline_created",
     "drafter",
 )
+OF_CALLS = ("wire_seconds", "calls")
+"""Columns of a trace with a target on a server, behind the others."""
 
 # Signs that make a spreadsheet read a cell as a formula, in half and full width, also behind blanks that it drops.
 _FORMULA = re.compile(r"[\t\r\n]*[=+\-@＝＋－＠]")
@@ -63,9 +67,12 @@ def as_json(trace: Trace) -> str:
     """One object: the header's fields, then per strategy its figures, text and rounds with their tokens.
 
     Figures have the names of `specdec-tui bench --json`, and are summed up from the events; those against
-    a baseline of another time are the header's.
+    a baseline of another time are the header's. `origin` is null but for what-ifs.
     """
     header = {field.name: getattr(trace.header, field.name) for field in fields(TraceHeader)}
+    header["models"] = {
+        role: known(model) if isinstance(model, Mapping) else model for role, model in trace.header.models.items()
+    }
     figures = summarise(trace.events)
     for name, own in figures.items():
         if trace.header.is_borrowed(name):
@@ -74,6 +81,7 @@ def as_json(trace: Trace) -> str:
         {
             "strategy": name,
             "drafter": _drafter(trace.header, name),
+            "origin": next((step.record.origin for step in steps if isinstance(step.record, RunStarted)), None),
             **figures[name],
             "notices": [step.record.message for step in steps if isinstance(step.record, Notice)],
             "prompt_text": "".join(step.prompt_text for step in steps if isinstance(step.record, RunStarted)),
@@ -97,16 +105,25 @@ def as_csv(trace: Trace) -> str:
     of the whole round and stand on its first row alone, so that a sum over the column is right. From `reliability`
     on all is of the whole run, and empty where it cannot be told: its word, its speedup (of a disturbed run the
     interval alone), what marks the app has beside it, of what other time the baseline is, and which model drafted.
+    Where a target is on a server `OF_CALLS` come behind it all: seconds of the round on the way, and its round trips.
     """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    found = compared(trace.header, figures_of(trace.events))
+    figures = figures_of(trace.events)
+    asks = any(run.by_calls for run in figures.values())
+    writer.writerow((*COLUMNS, *OF_CALLS) if asks else COLUMNS)
+    found = compared(trace.header, figures)
     for name, steps in steps_of(trace).items():
         told = (*_told(found[name]), _cell(_drafter(trace.header, name) or ""))
         for step in steps:
-            writer.writerows([*row, *told] for row in _rows(_cell(name), step))
+            for index, row in enumerate(_rows(_cell(name), step)):
+                writer.writerow([*row, *told, *(_way(step.record, index == 0) if asks else ())])
     return written.getvalue()
+
+
+def _way(record: Record, is_first: bool) -> tuple[float | str, ...]:
+    """What `OF_CALLS` has of a round, on its first row."""
+    return (record.wire_seconds, record.calls) if is_first and isinstance(record, RoundVerified) else ("", "")
 
 
 def _told(found: Compared) -> tuple[Any, ...]:
@@ -156,15 +173,18 @@ def _passed(step: Step) -> dict[str, Any]:
     beams = encode_beams(beams_of(record))
     match record:
         case PrefillDone(seconds=seconds, capture_seconds=capturing):
-            return {"seconds": seconds, "capture_seconds": capturing, "tokens": tokens, **beams}
+            clock = {"seconds": seconds, "capture_seconds": capturing, **encode_calls(record)}
+            return {**clock, "tokens": tokens, **beams}
         case RoundVerified():
             return {
                 "round": record.round,
                 "draft_seconds": record.draft_seconds,
                 "verify_seconds": record.verify_seconds,
                 "other_seconds": record.other_seconds,
+                **encode_calls(record),
                 "tokens": tokens,
                 **beams,
+                **({} if record.untold == 0 else {"untold": record.untold}),
             }
     raise AssertionError("a pass is a prefill or a round")
 

@@ -48,6 +48,17 @@ def read_trace(path: Path) -> Trace:
         return parse_lines(_lines(file))
 
 
+def lines_that_read_back(trace: Trace) -> list[str]:
+    """The lines of a trace. TraceError where they could not be read again: then they must replace no file."""
+    lines = list(trace_lines(trace))
+    try:
+        with _without_collections():
+            parse_lines(lines)
+    except TraceError as error:
+        raise TraceError(f"it could not be read again: {error}") from None
+    return lines
+
+
 @contextmanager
 def _without_collections() -> Iterator[None]:
     """A long trace is hundreds of thousands of new objects, none of them garbage: looking for it takes a fifth."""

@@ -17,7 +17,8 @@ import msgspec
 from specdec_tui.decoding.records import Event, RunStarted, Step
 from specdec_tui.doors.characters import escaped
 from specdec_tui.traces.agreement import check_header
-from specdec_tui.traces.codec import convert_event, decode_event, encode_event
+from specdec_tui.traces.codec import convert_event, decode_event
+from specdec_tui.traces.encoding import encode_event
 from specdec_tui.traces.header import MARK, VERSION, CutOff, TraceError, TraceHeader, new_header, read_header_table
 from specdec_tui.traces.order import Order
 from specdec_tui.traces.summary import summarise

@@ -9,7 +9,8 @@ from typing import Any
 
 from specdec_tui import __version__
 from specdec_tui.backends.pair import ModelInfo, PairInfo
-from specdec_tui.decoding.records import EndReason, Event, Lossless, LosslessStatus
+from specdec_tui.decoding.latency import CALL_FIGURES
+from specdec_tui.decoding.records import EndReason, Event, Lossless, LosslessStatus, strategy_of
 from specdec_tui.decoding.reliability import WORDS, Reliability
 from specdec_tui.doors.characters import one_line
 from specdec_tui.settings import FIELDS, MOST_DRAFTERS, Settings, parse_value
@@ -55,6 +56,11 @@ class TraceHeader:
     models: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> dict[str, Mapping[str, Any]]:
+        """The figures of the strategies that ran, without those of what-ifs that were added since."""
+        return {name: figures for name, figures in self.strategies.items() if strategy_of(name) == name}
 
     def pair(self) -> PairInfo | None:
         """The models as the app shows a loaded pair; None where the header does not describe one."""
@@ -133,6 +139,7 @@ _FIGURES = (
     "draft_seconds",
     "verify_seconds",
     "other_seconds",
+    *CALL_FIGURES,
     "cost_ratio",
     "verify_ratio",
     "predicted_speedup",

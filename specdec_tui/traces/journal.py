@@ -43,12 +43,22 @@ class Journal:
         elif isinstance(event, Checked) and event.strategy in self._written:
             self._write([event])
 
+    @property
+    def path(self) -> Path | None:
+        """Of the file, once there is one."""
+        return self._path
+
     def settle(self, trace: Trace) -> None:
         """The whole run in the place of its parts; only the first call counts. TraceError where it cannot be kept."""
         with self._lock:
             if self._open:
                 self._open = False
-                self._store.save(trace, over=self._path)
+                self._path = self._store.save(trace, over=self._path)
+
+    def replace(self, trace: Trace) -> None:
+        """More of a whole run in the place of its file, or in a new one where that is gone. TraceError."""
+        with self._lock:
+            self._path = self._store.save(trace, over=self._path)
 
     def _write(self, part: Iterable[Event]) -> bool:
         """False where it could not be written, which is told."""

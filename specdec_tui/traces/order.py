@@ -15,13 +15,16 @@ from specdec_tui.decoding.records import (
     Finished,
     Lossless,
     LosslessStatus,
+    Origin,
     PrefillDone,
     RoundVerified,
     RunEnded,
     RunStarted,
     Step,
     first_difference,
+    strategy_of,
 )
+from specdec_tui.decoding.sweep import can_be_swept
 from specdec_tui.traces.bounds import LONGEST_ANSWER, MOST_NOTICES, MOST_STRATEGIES, MOST_TOKENS
 from specdec_tui.traces.header import AGREES, NOT_TO_ITS_END, TraceError
 from specdec_tui.traces.played import Played
@@ -55,9 +58,13 @@ class Order:
                 raise BadField("event", f"must start a run of {shown(event.strategy)} only once")
             if len(self._runs) == MOST_STRATEGIES:
                 raise BadField("strategy", f"must be one of at most {MOST_STRATEGIES} different ones")
-            if type(self._gamma) is int and record.gamma != self._gamma:
+            changes = {} if record.origin is None else dict(record.origin.changes)
+            if type(self._gamma) is int and record.gamma != self._gamma and "gamma" not in changes:
                 raise BadField("gamma", f"contradicts the settings: {self._gamma} there, {record.gamma} here")
-            self._runs[event.strategy] = run = _Held(played=Played(self._token_by_token))
+            if record.origin is not None:
+                self._check_origin(record.origin, event.strategy)
+            judged = changes["rule"] in _TOKEN_BY_TOKEN if "rule" in changes else self._token_by_token
+            self._runs[event.strategy] = run = _Held(played=Played(judged))
         elif run is None:
             raise BadField("event", f"must not come before 'run_started' of {shown(event.strategy)}")
         elif run.ended and record is not None:
@@ -65,6 +72,24 @@ class Order:
         run.take(event)
         if isinstance(event, Checked):
             self._checks.append((line, event))
+
+    def _check_origin(self, origin: Origin, name: str) -> None:
+        """BadField where a what-if can be no child of what was read."""
+        if strategy_of(name) == name:
+            raise BadField("origin", f"must not stand in {shown(name)}: what-ifs are named like 'target~1'")
+        parent = self._runs.get(origin.parent)
+        if parent is None:
+            raise BadField("origin.parent", f"must be a run that began before, not {shown(origin.parent)}")
+        held = parent.played.first + len(parent.played.ids)
+        if not origin.position <= held:
+            raise BadField("origin.position", f"must be at most the {held:,} new tokens of {shown(origin.parent)}")
+        if origin.position and origin.position < parent.played.first:
+            least = parent.played.first
+            raise BadField("origin.position", f"must be 0, or from {least:,} on, where {shown(origin.parent)} begins")
+        if origin.swept and not can_be_swept(origin):
+            raise BadField(
+                "origin.swept", "must be of a run from its first token on that has nothing but its γ changed"
+            )
 
     def as_checked(self, event: Event) -> Event:
         """An event as it may be told: older versions called runs identical that had failed on their way."""
@@ -77,7 +102,9 @@ class Order:
         played = {name: run.played for name, run in self._runs.items()}
         for line, event in self._checks:
             own, target = played[event.strategy], played.get("target")
-            if event.strategy == "target" or target is None or not target.ids or target.end in (None, EndReason.ERROR):
+            if event.strategy == "target" or own.is_child or target is None:
+                target = None  # a what-if has another beginning, or other settings
+            elif not target.ids or target.end in (None, EndReason.ERROR):
                 target = None
             elif any(c.strategy == "target" and c.lossless.status is LosslessStatus.DIFFERENT for _, c in self._checks):
                 target = None  # no yardstick: equal to it is not right

@@ -36,6 +36,12 @@ class Played:
     gamma: int = 0
     beams: int = 0
     max_new_tokens: int = 0
+    is_child: bool = False
+    """It is a what-if."""
+    served: bool = False
+    """A server drafted by itself."""
+    first: int = 0
+    """The place of its first new token: of a what-if, behind what it was given."""
     ids: list[int] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
     end: EndReason | None = None
@@ -44,8 +50,14 @@ class Played:
     """Tokens that a search has told of behind the text."""
     _full: bool = False
     """No round can follow."""
+    _unplaced: int = 0
+    """Rounds without a draft that is known, of which it is not told whether they had any."""
     _told: set[int] = field(default_factory=set)
     """Of these ids the texts were read, as alternatives."""
+
+    @property
+    def _next(self) -> int:
+        return self.first + len(self.ids)
 
     @property
     def cut_short(self) -> bool:
@@ -67,14 +79,19 @@ class Played:
                     raise BadField("drafts", "must not be empty: of a round without drafts none are proposed")
                 _check_statuses(drafts, [Status.PENDING] * len(drafts))
                 self._proposed = tuple([draft.id for draft in drafts])
-            case PrefillDone(token=token):
+            case PrefillDone(token=token, passes=passes):
+                for index in range(1, len(passes)):
+                    if passes[index][0] <= passes[index - 1][0]:
+                        raise BadField(f"passes[{index}][0]", "must be more than the tokens of the pass before")
                 self._full = not beams_of(step.record) if self.beams else token is None
                 if token is not None:
                     self._emit("token", token, Status.SAMPLED, step.texts[-1])
-            case RunStarted(gamma=gamma, max_new_tokens=most, beams=beams):
-                self.gamma, self.max_new_tokens, self.beams = gamma, most, beams
+            case RunStarted(gamma=gamma, max_new_tokens=most, beams=beams, origin=origin):
+                self.gamma, self.max_new_tokens, self.beams, self.served = gamma, most, beams, step.record.served
+                self.is_child, self.first = origin is not None, 0 if origin is None else origin.given
             case RunEnded(reason=reason):
                 self._take_end(reason, step)
+                self._check_unplaced(step.record.unplaced)
         self._check_beams(step)
         if step.alternatives:
             self._take_alternatives(step)
@@ -100,7 +117,7 @@ class Played:
         self._pending = kept + len(drafts)
         if len(self.ids) + self._pending > self.max_new_tokens:
             raise BadField("drafts", f"must not exceed the {self.max_new_tokens:,} new tokens of the run")
-        _check_places("drafts", drafts, len(self.ids) + kept)
+        _check_places("drafts", drafts, self._next + kept)
         _check_statuses(drafts, [Status.PENDING] * len(drafts))
 
     def _take_step(self, record: RoundVerified, texts: tuple[str, ...]) -> None:
@@ -111,7 +128,7 @@ class Played:
             if value:
                 raise BadField(name, "must be empty: the run is a search")
         settled = record.settled
-        _check_places("settled", settled, len(self.ids))
+        _check_places("settled", settled, self._next)
         _check_statuses(settled, [Status.SAMPLED] * len(settled), "settled")
         self.ids += [token.id for token in settled]
         self.pieces += texts
@@ -135,22 +152,46 @@ class Played:
         refused = [Status.REJECTED, *[Status.UNVERIFIED] * (len(drafts) - accepted - 1)]
         if accepted < len(drafts):
             _check_statuses(drafts, [Status.ACCEPTED] * accepted + refused)
+        self._take_untold(record.untold, drafts, accepted)
         self.ids += [draft.id for draft in drafts[:accepted]]
         self.pieces += texts[:accepted]
         if emitted is None:
-            if not drafts or accepted < len(drafts):
+            if not drafts or accepted < len(drafts) or record.untold != 0:
                 raise BadField("emitted", "must be a token where not all drafts were accepted")
             self._full = True
             self._check_length("drafts")
             return
-        due = Status.SAMPLED if not drafts else Status.BONUS if accepted == len(drafts) else Status.RESAMPLED
+        is_plain = record.untold is None or not (drafts or record.untold)
+        is_bonus = accepted == len(drafts) and not record.untold
+        due = Status.SAMPLED if is_plain else Status.BONUS if is_bonus else Status.RESAMPLED
         self._emit("emitted", emitted, due, texts[-1])
+
+    def _take_untold(self, untold: int | None, drafts: tuple[Token, ...], accepted: int) -> None:
+        """Drafts of a server's own round whose ids nobody knows."""
+        if untold == 0:
+            return
+        if not self.served:
+            raise BadField("untold", "must be left out: the run is no server's own")
+        if accepted < len(drafts):
+            raise BadField("untold", "must be left out where a refused draft is known")
+        if len(drafts) + (untold or 0) > self.gamma:
+            most = self.gamma - len(drafts)
+            raise BadField("untold", f"must be at most the {most} left of the {self.gamma} of the run, not {untold}")
+        self._unplaced += untold is None and not drafts
+
+    def _check_unplaced(self, unplaced: tuple[int, int] | None) -> None:
+        if unplaced is None:
+            return
+        rounds, drafts = unplaced
+        if rounds > self._unplaced or not rounds <= drafts <= rounds * self.gamma:
+            most = f"{self._unplaced} rounds, each of 1 to {self.gamma} drafts"
+            raise BadField("unplaced", f"must be at most {most}, not {rounds} with {drafts}")
 
     def _emit(self, name: str, token: Token, due: Status, piece: str) -> None:
         if token.status is not due:
             raise _wrong_status(name, due, token)
-        if token.position != len(self.ids):
-            raise BadField(f"{name}.position", f"must be {len(self.ids)}, not {token.position}")
+        if token.position != self._next:
+            raise BadField(f"{name}.position", f"must be {self._next}, not {token.position}")
         self.ids.append(token.id)
         self.pieces.append(piece)
         self._check_length(name)
@@ -164,14 +205,14 @@ class Played:
             raise BadField("event", "must be 'run_ended': the text of the run is over")
         if len(drafts) > self.gamma:
             raise BadField("drafts", f"must be at most the {self.gamma} of the run, not {len(drafts)}")
-        _check_places("drafts", drafts, len(self.ids))
+        _check_places("drafts", drafts, self._next)
 
     def _take_end(self, reason: EndReason, step: Step) -> None:
         self.end = reason
         if reason is EndReason.LENGTH and len(self.ids) != self.max_new_tokens:
             told = f"'length' means {self.max_new_tokens:,} new tokens, the rounds have {len(self.ids):,}"
             raise BadField("reason", f"contradicts the rounds: {told}")
-        if reason is EndReason.END_TOKEN and not self.ids:
+        if reason is EndReason.END_TOKEN and not self.ids and not self.first:
             raise BadField("reason", "contradicts the rounds: 'end_token' means a token, the rounds have none")
         if not is_answer(step.answer, [*self.pieces, *step.texts]):
             raise BadField("answer", "contradicts the texts of the rounds")

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from specdec_tui.backends.pair import known
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED, Costs
 from specdec_tui.decoding.figures import RECOMPUTES, RunFigures
-from specdec_tui.decoding.records import Checked, Lossless, LosslessStatus, Step
+from specdec_tui.decoding.records import Checked, Lossless, LosslessStatus, Origin, Step
+from specdec_tui.decoding.shares import Part, shares
 from specdec_tui.decoding.standing import MEANINGS, OF_SPEEDUPS, Verdict
+from specdec_tui.decoding.time_verdict import time_verdict
 from specdec_tui.glossary import FIGURES
 from specdec_tui.several_drafters import labelled, labels
+from specdec_tui.traces.children import origins
 from specdec_tui.traces.compared import Compared, compared
 from specdec_tui.traces.export import steps_of
 from specdec_tui.traces.format import Trace
@@ -40,6 +44,7 @@ _HEAD = (
     "rounds",
     "prefill s",
 )
+_OF_CALLS = "calls a round", "wire"
 _DEFINITIONS = (
     "tok/s: new tokens per second of decoding, the prefill and its token left out. "
     "speedup: against the target alone, over the text that both have; where the clock was disturbed, an interval of "
@@ -54,16 +59,26 @@ _DEFINITIONS = (
 )
 
 
+_DEFINED_OF_CALLS = (
+    " The target is on a server: v is of a call with its way there and back, in tokens of a stream of the target; "
+    "wire: the share of the decode time on that way."
+)
+
+
 def as_html(trace: Trace) -> str:
     """The whole report as one document. Everything from models and files is escaped."""
-    header, runs = trace.header, steps_of(trace)
-    figures = figures_of(trace.events)
+    header, children = trace.header, origins(trace)
+    # A sweep has many runs, each from the first token on: their figures are for the table of who made it.
+    swept = {name for name, origin in children.items() if origin.swept}
+    runs = {name: steps for name, steps in steps_of(trace).items() if name not in swept}
+    figures = {name: run for name, run in figures_of(trace.events).items() if name not in swept}
     found = compared(header, figures)
     verdicts = {event.strategy: event.lossless for event in trace.events if isinstance(event, Checked)}
     tones = {name: _TONES.get(name, "tone-5") for name in runs}
     drafters = labels(header.pair())
     names = spellings((step for steps in runs.values() for step in steps), trace.texts)
     scale = common_scale(runs)
+    asks = any(run.by_calls for run in figures.values())
     title = f"specdec-tui: {' '.join(header.prompt.split())[:60] or 'report'}"
     body = [
         element("h1", "Speculative decoding report"),
@@ -71,23 +86,25 @@ def as_html(trace: Trace) -> str:
         element("h2", "Prompt"),
         element("pre", safe(header.prompt)),
         element("h2", "Strategies"),
-        _comparison(figures, found, verdicts, drafters),
+        _comparison(figures, found, verdicts, drafters, asks),
         *_warnings(figures, found),
-        element("p", safe(_DEFINITIONS), class_="quiet"),
+        element("p", safe(_DEFINITIONS + _DEFINED_OF_CALLS * asks), class_="quiet"),
         speed_chart(runs, tones, drafters),
         element("h2", "Texts"),
         legend(),
         element("p", "The charts of all strategies have the same axes.", class_="quiet"),
         *(
             _run(
-                labelled(name, drafters),
+                labelled(name, drafters) + _origin(children.get(name)),
                 steps,
                 verdicts.get(name),
                 names,
                 run_charts(steps, figures[name], tones[name], scale),
+                _time(figures[name], figures.get("target")),
             )
             for name, steps in runs.items()
         ),
+        *([element("p", f"Left out here, but in the trace: sweeps ({len(swept)}).")] if swept else []),
         *_tables(trace),
     ]
     return (
@@ -99,6 +116,14 @@ def as_html(trace: Trace) -> str:
         '<label for="lost" class="screen quiet">show drafts that were not kept</label>\n'
         f"{element('main', *(part + chr(10) for part in body))}</body></html>\n"
     )
+
+
+def _origin(origin: Origin | None) -> str:
+    """Behind the name of a what-if, whose text goes on with a part of another run's."""
+    if origin is None:
+        return ""
+    changes = "".join(f", {name.replace('_', '-')} {value}" for name, value in origin.changes)
+    return f" · what-if of {origin.parent} from token {origin.position + 1} on{changes}"
 
 
 def _subtitle(trace: Trace) -> str:
@@ -113,21 +138,35 @@ def _comparison(
     found: Mapping[str, Compared],
     verdicts: Mapping[str, Lossless],
     drafters: Mapping[str, str],
+    asks: bool,
 ) -> str:
     rows = [
         (
             labelled(name, drafters),
             _number(run.decode_tokens_per_second, ".1f"),
-            *(("1.00×" + " †" * run.recomputes, "") if name == "target" else _compared(found[name])),
+            *_speed_cells(name, run, found[name]),
             _outcome(name, run, verdicts.get(name)),
             *_costs(Costs() if name == "target" else found[name].costs, run),
             str(run.new_tokens),
             str(run.rounds),
             f"{run.prefill_seconds:.2f}",
+            *(_calls(run) if asks else ()),
         )
         for name, run in figures.items()
     ]
-    return table(_HEAD, rows, class_="figures")
+    return table((*_HEAD, *_OF_CALLS) if asks else _HEAD, rows, class_="figures")
+
+
+def _calls(run: RunFigures) -> tuple[str, str]:
+    """Round trips of a mean round to a server, and the share of the decode time on the way; nothing of a stream."""
+    share = run.wire_seconds / run.decode_seconds if run.has_calls and run.decode_seconds else None
+    return _number(run.calls_per_round, ".2f"), _number(share, ".0%")
+
+
+def _speed_cells(name: str, run: RunFigures, found: Compared) -> tuple[str, str]:
+    if name == "target":
+        return "1.00×" + " †" * run.recomputes, ""
+    return ("what-if", "") if run.is_what_if else _compared(found)
 
 
 def _compared(found: Compared) -> tuple[str, str]:
@@ -199,18 +238,34 @@ def _not_compared(detail: str) -> str:
     return "same distribution, other draws" if not detail or "distribution" in detail else "not compared"
 
 
-def _run(name: str, steps: Sequence[Step], verdict: Lossless | None, names: Mapping[int, str], charts: str) -> str:
+def _time(run: RunFigures, target: RunFigures | None) -> str:
+    """Where the time went, and beside the target in one sentence why the run was faster or slower."""
+    spent = shares(run)
+    names = {Part.TARGET: "server"} if run.by_calls else {}
+    parts = [
+        f"{names.get(part, part.value)} {seconds:.3g} s ({seconds / spent.total:.0%})"
+        for part, seconds in spent.parts
+        if seconds
+    ]
+    sentence = "" if target is None else time_verdict(run, target)
+    told = [", ".join(parts), f"{sentence[:1].upper()}{sentence[1:]}"]
+    return element("p", safe(" ".join(f"{part}." for part in told if part)), class_="quiet")
+
+
+def _run(
+    name: str, steps: Sequence[Step], verdict: Lossless | None, names: Mapping[int, str], charts: str, time: str
+) -> str:
     told = "" if verdict is None or not verdict.detail else element("p", safe(verdict.detail), class_="quiet")
-    parts = [notices_of(steps), told, text_of(steps, names), charts]
+    parts = [notices_of(steps), told, time, text_of(steps, names), charts]
     return element("section", element("h3", safe(name)), *parts)
 
 
 def _tables(trace: Trace) -> list[str]:
     header = trace.header
-    models = {role: model for role, model in header.models.items() if isinstance(model, Mapping)}
+    models = {role: known(model) for role, model in header.models.items() if isinstance(model, Mapping)}
     others = header.models.get("drafters")
     for number, model in enumerate(others[1:] if isinstance(others, list) else (), 2):
-        models |= {f"drafter {number}": model} if isinstance(model, Mapping) else {}
+        models |= {f"drafter {number}": known(model)} if isinstance(model, Mapping) else {}
     columns = list(dict.fromkeys(key for model in models.values() for key in model))
     model_rows = [[role, *(_value(model.get(key)) for key in columns)] for role, model in models.items()]
     notes = header.models.get("notes")

@@ -37,17 +37,25 @@ def speed_over_time(rounds: Sequence[RoundVerified]) -> list[tuple[float, float]
     return points
 
 
-def latency(rounds: Sequence[RoundVerified]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """(round from 1, milliseconds) of drafting and of the target pass; many rounds are medians of neighbours."""
+Points = list[tuple[float, float]]
+
+
+def latency(rounds: Sequence[RoundVerified]) -> tuple[Points, Points, Points]:
+    """(round from 1, milliseconds) of drafting, of the target pass, and of the way to a server.
+
+    Many rounds are medians of neighbours.
+    """
     size = -(-len(rounds) // _MOST_POINTS) or 1
-    drafting: list[tuple[float, float]] = []
-    verifying: list[tuple[float, float]] = []
+    drafting: Points = []
+    verifying: Points = []
+    away: Points = []
     for start in range(0, len(rounds), size):
         part = rounds[start : start + size]
         middle = fmean(range(start + 1, start + len(part) + 1))
         drafting.append((middle, median(record.draft_seconds for record in part) * 1e3))
         verifying.append((middle, median(record.verify_seconds for record in part) * 1e3))
-    return drafting, verifying
+        away.append((middle, median(record.wire_seconds for record in part) * 1e3))
+    return drafting, verifying, away
 
 
 def speed_chart(runs: Mapping[str, Sequence[Step]], tones: Mapping[str, str], drafters: Mapping[str, str]) -> str:
@@ -76,10 +84,13 @@ def run_charts(steps: Sequence[Step], figures: RunFigures, tone: str, scale: Sca
         return ""
     lengths = figures.accepted_lengths
     total = sum(lengths)
-    kept = [Bar(str(count), times / total, f"{times / total:.0%}") for count, times in enumerate(lengths)]
+    kept = [Bar(str(count), times / total, f"{times / total:.0%}") for count, times in enumerate(lengths) if total]
     rates = enumerate(figures.conditional_acceptance, 1)
     conditional = [Bar(str(place), rate, f"{rate:.2f}") for place, rate in rates if rate is not None]
-    drafting, verifying = latency(rounds_of(steps))
+    drafting, verifying, away = latency(rounds_of(steps))
+    target = Series("server" if figures.by_calls else "target pass", verifying, "tone-0")
+    wire = [Series("wire", away, "tone-6" if tone == "tone-7" else "tone-7")] if figures.by_calls else []
+    parts = [target, Series("drafting", drafting, tone), *wire]
     charts = (
         bar_chart("Accepted drafts of a round", "accepted drafts", "share of rounds", kept, tone, top=_FULL),
         bar_chart(
@@ -89,7 +100,7 @@ def run_charts(steps: Sequence[Step], figures: RunFigures, tone: str, scale: Sca
             "What a round costs",
             "round",
             "ms",
-            [Series("target pass", verifying, "tone-0"), Series("drafting", drafting, tone)],
+            [Series("whole rounds", verifying, "tone-0")] if figures.served else parts,
             right=scale.rounds,
             top=scale.milliseconds,
         ),

@@ -7,6 +7,7 @@ from typing import Any
 
 from specdec_tui.decoding.costs import NAMES, costs
 from specdec_tui.decoding.figures import RunFigures, speedup
+from specdec_tui.decoding.latency import call_figures
 from specdec_tui.decoding.records import Checked, Event, Lossless, Step
 from specdec_tui.decoding.reliability import reliability
 from specdec_tui.decoding.standing import standing
@@ -37,7 +38,8 @@ def summarise(
 ) -> dict[str, dict[str, Any]]:
     """JSON-ready figures of each strategy, seconds and tokens per second; None where a figure does not exist.
 
-    Where the target took no part, they are against its `borrowed` run of another time, `created` then.
+    Where the target took no part, they are against its `borrowed` run of another time, `created` then. Those of
+    what-ifs are against nothing: no run beside them wrote that text.
     """
     events = tuple(events)
     runs = figures_of(events)
@@ -48,7 +50,10 @@ def summarise(
         borrowed.is_of_another_time = True
         baseline, since = borrowed, created
     return {
-        name: {**plain(_summary(run, baseline, verdicts.get(name))), "baseline_created": since}
+        name: {
+            **plain(_summary(run, None if run.is_what_if else baseline, verdicts.get(name))),
+            "baseline_created": None if run.is_what_if else since,
+        }
         for name, run in runs.items()
     }
 
@@ -67,10 +72,10 @@ def _summary(run: RunFigures, baseline: RunFigures | None, verdict: Lossless | N
         "decode_tokens_per_second": run.decode_tokens_per_second,
         "speedup": None if baseline is None else speedup(baseline, run),
         "rounds": run.rounds,
-        "drafted": run.drafted,
+        "drafted": run.drafted if run.drafts_are_told else None,
         "accepted": run.accepted,
-        "rejected": run.rejected,
-        "unverified": run.unverified,
+        "rejected": run.rejected if run.drafts_are_told else None,
+        "unverified": run.unverified if run.drafts_are_told else None,
         "acceptance_rate": run.acceptance_rate,
         "tokens_per_target_call": run.tokens_per_target_call,
         "accepted_lengths": run.accepted_lengths,
@@ -78,6 +83,7 @@ def _summary(run: RunFigures, baseline: RunFigures | None, verdict: Lossless | N
         "draft_seconds": run.draft_seconds,
         "verify_seconds": run.verify_seconds,
         "other_seconds": run.other_seconds,
+        **call_figures(run, baseline),
         **costs(run, baseline).named(),
         "reliability": told,
         "marks": "" if stands is None else stands.marks,

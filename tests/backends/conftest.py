@@ -18,6 +18,12 @@ from specdec_tui.settings import ModelChoice
 SaveModel = Callable[..., Path]
 
 
+@pytest.fixture(autouse=True)
+def _no_pass_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What passes of each length take is measured in `tests/test_warming.py`: here it would be most of a short run."""
+    monkeypatch.setattr("specdec_tui.loaded.pass_seconds", lambda *given: ())
+
+
 @pytest.fixture
 def save_model(tmp_path: Path) -> SaveModel:
     """Save a tiny model with its tokenizer: save_model("name", "llama", tokenizer=..., vocab_size=...)."""

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 CATASTROPHIC = "(a+)+$"  # each further `a` before something else doubles the time, up to a panic at some 24 of them
 SLOW = "a" * 21 + "b "
-LONG = SLOW * 150  # some seconds: longer than the tests wait, and over before it slows down what comes behind them
+LONG = SLOW * 40  # more than a second: longer than the tests wait, and over before it slows down what comes behind them
 PANICS = "a" * 40 + "b"
 
 

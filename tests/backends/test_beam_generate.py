@@ -122,7 +122,7 @@ def test_the_search_is_the_same_without_a_cache(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["qwen3_next", "bamba", "llama-dynamic", "phi3-longrope"])
 def test_texts_of_models_with_states_or_turning_rotations_are_read_one_by_one(kind: str) -> None:
     model, target = made(kind)
-    for beams, ends in product((Beams(2), Beams(4, 2.0, "on")), ENDS):
+    for beams, ends in zip((Beams(2), Beams(4, 2.0, "on")), ENDS, strict=True):
         records = searched(target, beams, ends)
         assert ids_of(records) == generated(model, beams, ends)
         assert Notice(f"a step is {beams.width} passes here, one for each beam") in records

@@ -14,7 +14,7 @@ from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.decoding.device_run import Programs
 from specdec_tui.decoding.lookup import LookupDrafter
 from specdec_tui.decoding.loop import decode
-from specdec_tui.decoding.records import Notice, RoundVerified
+from specdec_tui.decoding.records import EMITTED, Notice, Record, RoundVerified, tokens_of
 from specdec_tui.decoding.sampling import Sampler
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -71,6 +71,36 @@ def test_a_captured_greedy_run_is_the_plain_run(pair: tuple[TransformersModel, T
             for way in (None, programs)
         )
         assert_same(plain, device)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("kind", DRAFTERS)
+def test_a_captured_what_if_is_the_one_step_by_step_and_goes_on_as_its_run_did_where_nothing_is_other(
+    kind: str, rule: str, pair: tuple[TransformersModel, TransformersModel]
+) -> None:
+    target, small = pair
+    captured, stepwise = Programs(cuda_graphs.capture, cuda_graphs.mark), Programs()
+    for seed, sampler in enumerate((GREEDY, Sampler("multinomial", 0.8), Sampler("topknucleus", 0.9, 20, 0.9))):
+        settings: dict[str, Any] = {"strategy": "tested", "sampler": sampler, "rule": rule, "gamma": 4, "seed": seed}
+
+        def played(programs: Programs, given: list[int], settings: dict[str, Any] = settings) -> list[Record]:
+            drafter, length = drafter_of(kind, target, small), 29 - len(given)
+            parts = settings | {"drafter": drafter, "max_new_tokens": length, "given": given}
+            return list(decode(target, PROMPT, programs=programs, **parts))
+
+        parent = _ids(played(captured, []))
+        for kept in (1, 7, 20):
+            other = [*parent[: kept - 1], (parent[kept - 1] + 1) % 60]
+            for given in (parent[:kept], other):
+                child = played(captured, given)
+                assert_same(played(stepwise, given), child)
+                assert not any(isinstance(record, Notice) for record in child)
+            if target.dtype is torch.float32 and (sampler.is_greedy or rule == "coupled"):
+                assert parent[:kept] + _ids(played(captured, parent[:kept])) == parent
+
+
+def _ids(records: list[Record]) -> list[int]:
+    return [token.id for record in records for token in tokens_of(record) if token.status in EMITTED]
 
 
 @pytest.mark.parametrize("name", ["mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gpt2"])

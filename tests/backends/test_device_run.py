@@ -551,3 +551,14 @@ def test_a_run_may_fill_the_context_to_its_last_token(kind: str, small: Transfor
 @pytest.mark.parametrize(("length", "capacity"), [(1, 256), (256, 256), (257, 512), (2048, 2048), (2049, 4096)])
 def test_capacities_come_in_buckets(length: int, capacity: int) -> None:
     assert bucket(length) == capacity
+
+
+@pytest.mark.parametrize("rule", ["", *RULES])
+@pytest.mark.parametrize("kind", DRAFTERS)
+def test_records_behind_given_tokens_are_those_of_the_plain_loop(
+    kind: str, rule: str, target: TransformersModel, small: TransformersModel
+) -> None:
+    settings: dict[str, Any] = {"sampler": SAMPLERS[0] if rule else GREEDY, "rule": rule or "rejection", "seed": 3}
+    plain, device = both(target, lambda: drafter_of(kind, target, small), Programs(), given=[9, 30, 9], **settings)
+    assert_same(plain, device)
+    assert not any(isinstance(record, Notice) for record in device)

@@ -377,3 +377,18 @@ def test_an_encoder_decoder_model_is_not_captured_and_says_why() -> None:
 
     with pytest.raises(ValueError, match="an encoder-decoder model is not captured"):
         open_static(model("t5"), 64)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_given_tokens_are_the_decoders_and_not_read_by_the_encoder(strategy: str) -> None:
+    kind, settings = next(iter(ENCODER_DECODERS)), {"strategy": "x", "sampler": GREEDY}
+    whole = generated(kind)
+    given = whole[:9]
+    records = list(
+        decode(model(kind), PROMPT, drafter=drafter_of(kind, strategy), given=given, max_new_tokens=12, **settings)
+    )
+    ids = [t.id for r in records if isinstance(r, PrefillDone) and (t := r.token)]
+    ids += [t.id for r in records if isinstance(r, RoundVerified) for t in r.new_tokens]
+    assert ids == whole[9:21]
+    judged = check(model(kind), PROMPT, ids, None, sampler=GREEDY, rule="rejection", seed=0, bound=1e-3, given=given)
+    assert judged.status is LosslessStatus.IDENTICAL

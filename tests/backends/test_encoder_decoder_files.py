@@ -23,6 +23,7 @@ from specdec_tui.backends.pair import LoadError, PromptError
 from specdec_tui.backends.presets import PRESETS, resolve
 from specdec_tui.decoding.device_run import Programs
 from specdec_tui.decoding.records import Checked, LosslessStatus, Notice, RunEnded, Step
+from specdec_tui.loaded import Loaded
 from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
 
@@ -188,7 +189,7 @@ def test_sizes_that_make_no_model_are_named(save: Save, kind: str, values: dict[
 
 @pytest.mark.parametrize("kind", ["t5", "bart"])
 def test_where_rounds_are_captured_it_goes_step_by_step_and_says_so(save: Save, kind: str) -> None:
-    engine = LocalEngine(lambda pair: Programs())
+    engine = LocalEngine(Loaded(lambda pair: Programs()))
     choice = ModelChoice(target=str(save("one", kind)), drafter=str(save("two", kind, 0.1)), device="cpu")
     engine.load(choice, lambda progress: None)
     names = ("target", "drafter", "speculative", "ngram", "lookup")

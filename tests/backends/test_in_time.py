@@ -15,6 +15,7 @@ from specdec_tui.backends import in_time
 from specdec_tui.backends.in_time import Stopped
 from specdec_tui.backends.tokenizer import PromptTokenizer
 
+WAIT = 0.2  # seconds, of the one and a half that the work takes
 SOON = 3.0  # seconds, on a busy machine
 
 
@@ -63,8 +64,8 @@ def test_a_tokenizer_that_takes_minutes_stops_when_it_is_cancelled_and_holds_nob
     heart.start()
     began = time.monotonic()
     with pytest.raises(Stopped, match=r"^stopped while the tokenizer was at work$"):
-        WORK[name](cancelled_after(0.5))
-    assert time.monotonic() - began < 0.5 + SOON
+        WORK[name](cancelled_after(WAIT))
+    assert time.monotonic() - began < WAIT + SOON
     over.set()
     heart.join()
     assert max(b - a for a, b in pairwise(beats)) < 1.0, "the interpreter was held"
@@ -73,18 +74,18 @@ def test_a_tokenizer_that_takes_minutes_stops_when_it_is_cancelled_and_holds_nob
 
 @pytest.mark.parametrize("name", WORK)
 def test_a_tokenizer_that_takes_minutes_is_given_up_in_one_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_time, "SECONDS", 1)
+    monkeypatch.setattr(in_time, "SECONDS", WAIT)
     began = time.monotonic()
     with pytest.raises(ValueError) as refused:
         WORK[name](lambda: False)
-    assert time.monotonic() - began < 1 + SOON
+    assert time.monotonic() - began < WAIT + SOON
     task = "read this prompt" if name in ("a prompt", "a conversation") else "write the text of these tokens"
-    assert str(refused.value) == f"the tokenizer of a/model does not {task} within 1 seconds"
+    assert str(refused.value) == f"the tokenizer of a/model does not {task} within {WAIT} seconds"
 
 
 def test_the_bound_is_one_that_a_person_waits_for_and_a_long_text_keeps() -> None:
     assert 10 <= in_time.SECONDS <= 30
-    assert len(PromptTokenizer(tiny_tokenizer()).encode("the cat sat on the mat. " * 40_000, chat=False).ids) > 100_000
+    assert len(PromptTokenizer(tiny_tokenizer()).encode("the cat sat on the mat. " * 10_000, chat=False).ids) > 25_000
 
 
 def test_the_same_tokenizer_reads_the_next_prompt_while_the_last_one_is_still_at_work() -> None:

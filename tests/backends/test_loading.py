@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numba
 import pytest
 import torch
 import transformers
+from numba.core import event
 from safetensors.torch import load_file, save_file
 from test_compatibility import NO_TEXT
 from tiny_transformers import tiny_model, tiny_tokenizer
@@ -55,6 +57,30 @@ def test_a_pair_of_folders_loads_and_says_what_was_loaded(save_model: Any) -> No
     assert len(pair.drafters) == 1 and pair.info.drafter is not None
     assert pair.info.drafter.parameters < info.parameters
     assert steps[-1] == Progress("Ready", 1.0)
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_a_load_says_that_it_compiles_and_that_it_does_so_once_where_it_does(
+    save_model: Any, monkeypatch: pytest.MonkeyPatch, compiles: bool
+) -> None:
+    """For half a minute `Trying demo drafter` stood there."""
+    steps: list[Progress] = []
+
+    class Lean(TransformersModel):
+        def __init__(self, model: Any) -> None:
+            super().__init__(model)
+            if compiles:
+                with event.trigger_event("numba:run_pass"):
+                    pass
+
+    monkeypatch.setattr(loading, "LeanModel", Lean)
+    monkeypatch.setattr(loading, "_as_held", lambda info, _: info)
+    monkeypatch.setattr(loading, "agrees", lambda *_: True)
+    folder = save_model("a")
+    load_pair(ModelChoice(target=str(folder), drafter=str(folder), device="cpu"), steps.append)
+    tried = [step for step in steps if step.stage.startswith("Trying")]
+    told = [step for step in steps if step.stage == f"First-time compiling: {folder} (up to a minute)"]
+    assert bool(told) == compiles and {step.fraction for step in told} <= {step.fraction for step in tried}
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "mistral", "gemma2", "gpt2", "mamba"])
@@ -335,6 +361,15 @@ def test_the_number_of_threads_stays_what_the_user_asked_for(save_model: Any) ->
     environment.pop("NUMBA_NUM_THREADS", None)
     run = [sys.executable, "-c", code, str(save_model("target"))]
     assert subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout == "1 1 1\n"
+
+
+@pytest.mark.skipif("OMP_NUM_THREADS" not in os.environ, reason="as many threads as there are cores")
+def test_these_tests_compute_with_the_threads_they_were_asked_for(save_model: Any) -> None:
+    """Numba's first pass would else make torch's threads as many as there are cores: see `tests/conftest.py`."""
+    pair = load(save_model("target"))
+    assert isinstance(pair.target, LeanModel)
+    asked = int(os.environ["OMP_NUM_THREADS"])
+    assert torch.get_num_threads() == numba.config.NUMBA_NUM_THREADS == asked
 
 
 @pytest.mark.large

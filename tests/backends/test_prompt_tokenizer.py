@@ -10,6 +10,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedToken
 
 from specdec_tui.backends.demo import drafter_folder
 from specdec_tui.backends.tokenizer import IncrementalText, PromptTokenizer, decode
+from specdec_tui.decoding.records import EndReason, PrefillDone, RoundVerified, RunEnded, Status, Token
+from specdec_tui.strategy_run import StrategyRun
+from specdec_tui.traces.played import is_answer
 
 TEXT = "Hi 😀👩‍👩‍👧! 世界, naïve café — العربية 12345\n\n\tdéjà vu ﷽ 🇩🇪 e\u0301 x" * 3
 
@@ -168,6 +171,13 @@ def test_the_chat_template_is_applied_once_without_a_second_beginning_of_sequenc
     assert tokenizer.decode(ids) == text
 
 
+@pytest.mark.parametrize("chat", [True, False])
+def test_the_exact_text_of_a_prompt_is_read_again_as_the_same_ids(chat: bool) -> None:
+    tokenizer = PromptTokenizer(tiny_tokenizer())
+    prompt = tokenizer.encode("the cat, né <b>", [("hi", "ho")], chat=chat)
+    assert tokenizer.read_again(prompt.text) == prompt.ids
+
+
 def test_without_chat_the_prompt_gets_the_tokenizers_own_special_tokens_and_no_history() -> None:
     tokenizer = PromptTokenizer(tiny_tokenizer())
     ids, text, _ = tokenizer.encode("the cat", [("hi", "ho")], chat=False)
@@ -278,3 +288,22 @@ def test_a_prompt_that_the_tokenizer_cannot_read_is_refused_in_one_line(chat: bo
         reader.encode("why not", chat=chat)
     assert str(caught.value).startswith("the tokenizer of model cannot read this prompt: ")
     assert str(caught.value).isprintable()
+
+
+def test_a_character_that_given_tokens_begin_belongs_to_the_token_that_ends_it() -> None:
+    whole = byte_fallback_tokenizer()
+    tokenizer = PromptTokenizer(whole)
+    begun, ended, cat = (whole.convert_tokens_to_ids(word) for word in ("<0xC3>", "<0xA9>", "▁cat"))
+    for new, text in (([ended, cat], "é cat"), ([cat], "\N{REPLACEMENT CHARACTER} cat"), ([cat, 2], None)):
+        tokens = [Token(id, Status.SAMPLED, 2 + place) for place, id in enumerate(new)]
+        records = [PrefillDone(tokens[0], 0.1)]
+        records += [RoundVerified(number, (), token, 0.0, 0.1, 0.0) for number, token in enumerate(tokens[1:])]
+        records.append(RunEnded(EndReason.LENGTH))
+        run = StrategyRun("target~1", iter(records), tokenizer, tokenizer.stream(), "Why?", lambda: False)
+        run.begin_behind([whole.convert_tokens_to_ids("▁the"), begun])
+        assert run.prompt_text.startswith("Why?") and "the" in run.prompt_text
+        steps = [run.step() for _ in records]
+        pieces = [piece for step in steps for piece in step.texts]
+        assert is_answer(steps[-1].answer, pieces)
+        if text is not None:
+            assert "".join(pieces) == text

@@ -20,6 +20,7 @@ from specdec_tui.backends.static_model import StaticContext
 from specdec_tui.backends.tokenizer import Prompt
 from specdec_tui.decoding.device_run import Programs
 from specdec_tui.decoding.records import Checked, LosslessStatus, RunEnded, Step
+from specdec_tui.loaded import Loaded
 from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
 
@@ -61,7 +62,7 @@ def checks(target: Any, monkeypatch: pytest.MonkeyPatch, programs: Programs | No
         info=PairInfo(info, (info,), False),
     )
     monkeypatch.setattr("specdec_tui.backends.loading.load_pair", lambda choice, progress: pair)
-    engine = LocalEngine(lambda pair: programs)
+    engine = LocalEngine(Loaded(lambda pair: programs))
     engine.load(ModelChoice(), lambda progress: None)
     events = list(engine.run("", SETTINGS, lambda: False))
     ends = [event.record for event in events if isinstance(event, Step) and isinstance(event.record, RunEnded)]

@@ -205,7 +205,7 @@ def test_a_rewind_behind_all_copies_reads_the_text_again(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mamba", "mamba2"])
-@pytest.mark.parametrize("accepted", [0, 1, 3])
+@pytest.mark.parametrize("accepted", [0, pytest.param(1, marks=pytest.mark.large), 3])
 def test_passes_do_not_grow_with_the_text(kind: str, accepted: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, passes = model_of(kind), list[int]()
     forward = TransformersModel.forward

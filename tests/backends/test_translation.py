@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 import pytest
 from other_tokenizers import KEEP_SPACES, KINDS, TEXT, WRITE_ALL, other_tokenizer
-from slow_tokenizers import slow_to_read
+from slow_tokenizers import LONG, slow_to_read
 from tiny_transformers import tiny_tokenizer
 from tokenizers import AddedToken
 
+from specdec_tui.backends import in_time
 from specdec_tui.backends.byte_fallback import REPLACEMENT, decode
 from specdec_tui.backends.spelling import Spelling
 from specdec_tui.backends.token_bytes import spelling_of
@@ -112,8 +113,9 @@ def some_text(dice: random.Random, own: Spelling, ascii_only: bool) -> list[int]
 @pytest.mark.parametrize("by_token", [True, False], ids=["shared", "retokenize"])
 @pytest.mark.parametrize(("target", "drafter"), PAIRS)
 def test_the_drafters_ids_spell_the_targets_text_whatever_was_taken_back(
-    target: str, drafter: str, by_token: bool
+    target: str, drafter: str, by_token: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(in_time, "in_time", lambda work, cancelled: work())  # a thread for each of thousands of texts
     ours, theirs = spelling(target), spelling(drafter)
     translation = translate(ours, theirs)
     exact = target in KEEP_SPACES and drafter in WRITE_ALL
@@ -197,10 +199,6 @@ def test_a_tokenizer_that_fails_over_a_text_leaves_it_out() -> None:
 
 
 def test_a_tokenizer_that_takes_minutes_over_a_prompt_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    from slow_tokenizers import LONG
-
-    from specdec_tui.backends import in_time
-
     monkeypatch.setattr(in_time, "SECONDS", 0.2)
     own = spelling_of(slow_to_read(), 300)
     with pytest.raises(ValueError, match="does not read this prompt within"):

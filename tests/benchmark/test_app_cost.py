@@ -20,6 +20,7 @@ from specdec_tui.backends.model import LoadedDrafter
 from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.backends.tokenizer import Prompt
 from specdec_tui.decoding.device_run import STEPS, Programs
+from specdec_tui.loaded import Loaded
 from specdec_tui.settings import ModelChoice, Settings
 
 
@@ -69,7 +70,7 @@ def test_a_turn_holds_whole_reads_and_nothing_is_computed_between_turns(monkeypa
         return play
 
     (go, give), (take, done) = os.pipe(), os.pipe()
-    engine = TurnsEngine(go, done, STEPS + 1, lambda pair: Programs(capture))
+    engine = TurnsEngine(go, done, STEPS + 1, Loaded(lambda pair: Programs(capture)))
     engine.load(ModelChoice(), lambda progress: None)
     both = ("target", "speculative")
     length = 1 + 5 * STEPS

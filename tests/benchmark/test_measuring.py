@@ -455,7 +455,7 @@ def test_a_speedup_over_the_same_text_alone_is_marked() -> None:
     row = row_of(as_sheet(results, summarize(results), INFO), "lookup")
     assert SAME_TEXT in row["speedup"]
     lines = note_lines(results, summarize(results))
-    assert f"{SAME_TEXT} lookup: over the same text; tok/s and τ are over all that each wrote" in lines
+    assert f"{SAME_TEXT} lookup: over the text both have; tok/s and τ are over all that each wrote" in lines
 
 
 def single_drafts(repeat: int, step: float, rounds: int = 60) -> list[Result]:

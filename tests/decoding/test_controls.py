@@ -124,6 +124,7 @@ def test_min_p_and_typical_p_are_distributed_as_the_target_says(sampler: Sampler
     assert agrees(1000, TARGET, PROMPT, make, sampler, rule="rejection", end_ids=END)
 
 
+@pytest.mark.large
 def test_rows_that_all_see_the_same_text_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault of a block whose rows forget the drafts before them."""
     apply = Controls.apply
@@ -136,6 +137,7 @@ def test_rows_that_all_see_the_same_text_are_noticed(monkeypatch: pytest.MonkeyP
     assert not distributed("model", "rejection")
 
 
+@pytest.mark.large
 def test_a_draft_that_counts_as_text_of_the_prompt_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     apply = Controls.apply
     monkeypatch.setattr(Controls, "apply", lambda self, logits, text, prompt: apply(self, logits, text, prompt + 1))
@@ -199,4 +201,4 @@ def test_a_captured_round_refuses_what_the_host_must_look_at(asked: dict[str, Ca
 def test_controls_that_ask_for_nothing_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     logits = torch.ones(1, 3)
     assert Controls(end_ids=frozenset({1})).apply(logits, [1], 1) is logits
-    assert controls_module.NO_CONTROLS.asked == () and round_by_round.nothing() is None
+    assert controls_module.NO_CONTROLS.asked == () and round_by_round.nothing() == ()

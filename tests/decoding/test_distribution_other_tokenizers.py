@@ -103,10 +103,11 @@ def test_mutant_row_that_is_not_normalised_again_is_caught(monkeypatch: pytest.M
         return self._running.rule.draw(row, position, self._running.dice), row
 
     monkeypatch.setattr(SharedDrafter, "draft_one", own)
-    assert not lossless("shared")
-    assert not lossless("shared", rule="block")
+    assert not lossless("shared", few=200)
+    assert not lossless("shared", rule="block", few=200)
 
 
+@pytest.mark.large
 def test_mutant_q_of_the_row_that_is_not_mapped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def unmapped(self: SharedDrafter, text: Sequence[int], position: int) -> tuple[int, torch.Tensor] | None:
         drawn = right(self, text, position)
@@ -121,6 +122,7 @@ def test_mutant_q_of_the_row_that_is_not_mapped_is_caught(monkeypatch: pytest.Mo
     assert not lossless("shared")
 
 
+@pytest.mark.large
 def test_mutant_draft_of_a_text_that_is_said_to_be_drawn_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written greedily has a one-hot q: with a distribution in its place too much is accepted."""
 

@@ -229,7 +229,7 @@ def test_equal_tokens_that_rounding_swaps_at_an_edge_are_a_near_tie_and_others_a
     for index, row in enumerate(rows, 1):
         row[index] += 1e-6
     differed = 0
-    for seed in range(400):
+    for seed in range(150):
         texts = [coupled(each, sampler, seed) for each in rows]
         settings = {"sampler": sampler, "rule": "coupled", "seed": seed, "bound": 1e-3}
         model = FunctionModel(6, lambda ids: rows[0])
@@ -238,7 +238,7 @@ def test_equal_tokens_that_rounding_swaps_at_an_edge_are_a_near_tie_and_others_a
         assert found.status in wanted, (seed, texts, found)
         differed += texts[0] != texts[1]
         assert check(model, [0], [5], None, **settings).status is S.DIFFERENT
-    assert differed > 20
+    assert differed > 8
 
 
 @pytest.mark.parametrize("size", [1e-3, 0.05, 0.3])
@@ -250,7 +250,7 @@ def test_whatever_rounding_within_the_bound_does_is_no_error(size: float) -> Non
         Sampler("topk", 1.2, top_k=4),
         Sampler("topknucleus", 1.0, top_k=5, top_p=0.8),
     ]
-    for seed in range(300):
+    for seed in range(100):
         row = torch.randn(12, generator=generator) * 1.5
         row[3:6] = row[3]
         other = row + size * (torch.rand(12, generator=generator) - 0.5)

@@ -1,4 +1,4 @@
-"""What of two runs is compared: measured and expected, over the same text."""
+"""What of two runs is compared: measured and expected, over the text both have."""
 
 from __future__ import annotations
 

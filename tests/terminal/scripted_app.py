@@ -38,7 +38,13 @@ class PacedEngine(ScriptedEngine):
         return super().load(choice, progress)
 
     def run(
-        self, prompt: str, settings: Settings, cancelled: Callable[[], bool], *, again: bool = False
+        self,
+        prompt: str,
+        settings: Settings,
+        cancelled: Callable[[], bool],
+        *,
+        again: bool = False,
+        aside: bool = False,
     ) -> Iterator[Event]:
         for event in super().run(prompt, settings, cancelled, again=again):
             if isinstance(event, Step) and isinstance(event.record, RoundVerified):

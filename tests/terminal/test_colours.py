@@ -88,12 +88,17 @@ def test_each_fate_has_a_colour_of_its_own_where_there_are_few(
     terminal.keys("Escape")
     terminal.wait_for("v View")
     terminal.keys("v")
-    terminal.wait(lambda screen: all(glyph in screen for glyph in FATES), "all fates")
+    # The legend follows what is in sight a moment later.
+    terminal.wait(lambda screen: any(_names_all(line) for line in screen.split("\n")), "all fates")
     painted = terminal.at_rest()
-    legend = next(line for line in painted.split("\n") if "accepted" in line and "sampled" in line)
+    legend = next(line for line in painted.split("\n") if _names_all(line))
     colours = colours_of(legend)
     assert len(set.union(*(colours[glyph] for glyph in FATES))) == len(FATES), colours
     if "256" not in name:
         assert all(OF_SIXTEEN.fullmatch(code) for glyph in FATES for code in colours[glyph]), colours
     everywhere = colours_of(painted)
     assert not everywhere["✗"] & everywhere["↻"]
+
+
+def _names_all(line: str) -> bool:
+    return "accepted" in line and all(glyph in line for glyph in FATES)

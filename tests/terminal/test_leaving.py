@@ -20,7 +20,7 @@ from specdec_tui.traces.files import read_trace
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no job control")
 
 Open = Callable[..., Pty]
-LESS_USUAL = ("USR2", "ALRM", "VTALRM", "PROF", "IO", "PWR")
+LESS_USUAL = ("XCPU", "USR2", "ALRM", "VTALRM", "PROF", "IO", "PWR")
 
 
 @pytest.fixture
@@ -77,6 +77,7 @@ def test_ctrl_z_where_no_shell_waits_does_not_lock_the_terminal(open_pty: Open) 
     assert pty.ended() == 0
 
 
+@pytest.mark.large
 def test_a_stop_from_outside_and_a_continuation_by_a_signal_paint_the_whole_screen(open_pty: Open) -> None:
     pty = open_pty()
     pty.wait_for("1 target")
@@ -97,6 +98,7 @@ def test_a_stop_from_outside_and_a_continuation_by_a_signal_paint_the_whole_scre
     pty.assert_given_back()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("gap", [0.05, *(pytest.param(gap, marks=pytest.mark.large) for gap in (0.0, 0.01, 0.1))])
 def test_continued_faster_than_it_can_stop_it_goes_on(open_pty: Open, gap: float) -> None:
     pty = open_pty()
@@ -151,7 +153,14 @@ def test_continued_without_a_stop_the_terminal_is_not_taken_twice(open_pty: Open
     assert pty.counts()["keyboard"] == (1, 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        signal.SIGINT,
+        *(pytest.param(n, marks=pytest.mark.large) for n in (signal.SIGHUP, signal.SIGQUIT)),
+    ],
+)
 @pytest.mark.parametrize("times", [3, pytest.param(1, marks=pytest.mark.large)])
 def test_told_to_end_once_or_often_the_terminal_is_as_it_was(open_pty: Open, number: int, times: int) -> None:
     pty = open_pty("round=0.1")
@@ -167,7 +176,7 @@ def test_told_to_end_once_or_often_the_terminal_is_as_it_was(open_pty: Open, num
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the signals of Linux")
-@pytest.mark.parametrize("name", ["USR1", "XCPU", *(pytest.param(n, marks=pytest.mark.large) for n in LESS_USUAL)])
+@pytest.mark.parametrize("name", ["USR1", *(pytest.param(n, marks=pytest.mark.large) for n in LESS_USUAL)])
 def test_whatever_signal_ends_the_app_the_terminal_is_as_it_was(open_pty: Open, name: str) -> None:
     pty, number = open_pty(), signal.Signals[f"SIG{name}"]
     pty.wait_for("ready")
@@ -319,10 +328,10 @@ def test_a_terminal_that_is_gone_in_the_midst_of_a_run_ends_the_app(open_pty: Op
 @pytest.mark.parametrize(
     ("words", "seen", "keys", "then"),
     [
-        ((), "ready", "not sent", "not sent"),
+        pytest.param((), "ready", "not sent", "not sent", marks=pytest.mark.large),
         (("round=0.1",), "ready", "sent\r", "Light"),
         (("load=500",), "25%", "sent early\r", "waiting"),
-        (("load=500",), "25%", "half a", "half a"),
+        pytest.param(("load=500",), "25%", "half a", "half a", marks=pytest.mark.large),
     ],
     ids=["idle", "running", "loading with a prompt", "loading with text"],
 )

@@ -37,7 +37,7 @@ def test_noise_on_the_line_neither_ends_nor_holds_up_the_app(tmp_path: Path) -> 
         app.close()
 
 
-@pytest.mark.parametrize("size", [(5000, 2000), (65535, 65535)])
+@pytest.mark.parametrize("size", [pytest.param((5000, 2000), marks=pytest.mark.large), (65535, 65535)])
 def test_a_terminal_that_says_it_is_huge_is_left_by_a_key(tmp_path: Path, size: tuple[int, int]) -> None:
     app = Pty(tmp_path)
     try:

@@ -116,7 +116,7 @@ def test_through_the_smallest_sizes_and_back_the_whole_screen_is_as_before_and_k
     sized.check()
 
     terminal.keys("Escape", "i")
-    terminal.wait_for("token of")
+    terminal.wait_for("why + ")
     sized.check()
     terminal.keys("Escape", "H")
     terminal.wait_for("1 kept")

@@ -107,6 +107,7 @@ def test_a_terminal_that_is_gone_without_a_word_ends_the_app(tmp_path: Path) -> 
         assert app.wait(timeout=PATIENCE_SECONDS) == 129
 
 
+@pytest.mark.large
 def test_resizing_while_running_keeps_the_app_alive_and_complete(launch: Launch) -> None:
     terminal = launch("round=0.05")
     terminal.wait_for("ready")
@@ -119,6 +120,7 @@ def test_resizing_while_running_keeps_the_app_alive_and_complete(launch: Launch)
     terminal.wait(lambda screen: screen.count("60/60") == 4, "four complete panes")
 
 
+@pytest.mark.large
 def test_what_libraries_write_to_the_descriptors_goes_to_the_log_and_not_on_the_screen(
     launch: Launch, tmp_path: Path
 ) -> None:

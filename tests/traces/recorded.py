@@ -18,6 +18,7 @@ from specdec_tui.decoding.records import (
     Lossless,
     LosslessStatus,
     Notice,
+    Origin,
     PrefillDone,
     RoundVerified,
     RunEnded,
@@ -53,11 +54,27 @@ def full_events(strategy: str = "speculative") -> tuple[Event, ...]:
         Step(strategy, RunStarted(strategy, 12, 3, 64, alone=True), prompt_text="<user>Why?\n"),
         Step(strategy, Capturing()),
         Step(strategy, Notice("fewer drafts: [/b] the drafter's context is full")),
-        Step(strategy, PrefillDone(Token(5, Status.SAMPLED, 0, p=1.0), 0.123456789012345, 2.5, True, True), ("Since",)),
+        Step(
+            strategy,
+            PrefillDone(
+                Token(5, Status.SAMPLED, 0, p=1.0),
+                0.123456789012345,
+                2.5,
+                True,
+                True,
+                passes=((1, 0.5), (9, 0.75)),
+                by_calls=True,
+                wire_seconds=0.0625,
+                calls=2,
+            ),
+            ("Since",),
+        ),
         Step(strategy, DraftsProposed(0, drafts([Status.PENDING] * 3)), (" the", "\u2028x", "")),
         Step(
             strategy,
-            RoundVerified(0, drafts(fates), Token(9, Status.RESAMPLED, 2, 0.5), 0.001, 0.05, 1e-5),
+            RoundVerified(
+                0, drafts(fates), Token(9, Status.RESAMPLED, 2, 0.5), 0.001, 0.05, 1e-5, wire_seconds=0.03, calls=1
+            ),
             (" the", "\u2028x", "", "雲\n"),
         ),
         Step(strategy, DraftsProposed(1, drafts([Status.PENDING], 3)), (" end",)),
@@ -104,6 +121,24 @@ def search_events(strategy: str = "beam") -> tuple[Event, ...]:
         Step(strategy, RoundVerified(2, (), None, 0.0, 0.05, 1e-5, settled[2:]), (" is", " blue")),
         Step(strategy, RunEnded(EndReason.LENGTH), answer="The sky is blue"),
         Checked(strategy, Lossless(LosslessStatus.NOT_APPLICABLE, detail="a search")),
+    )
+
+
+def served_events(strategy: str = "vllm") -> tuple[Event, ...]:
+    """A server's own run: a round of which two drafts are untold, and one of which nothing is."""
+    draft = Token(7, Status.PENDING, 1)
+    kept = replace(draft, status=Status.ACCEPTED)
+    return (
+        Step(strategy, RunStarted(strategy, 12, 3, 4, alone=True, served=True), prompt_text="Why?"),
+        Step(strategy, PrefillDone(Token(5, Status.SAMPLED, 0), 0.5), ("The",)),
+        Step(strategy, DraftsProposed(0, (draft,)), (" sky",)),
+        Step(
+            strategy,
+            RoundVerified(0, (kept,), Token(8, Status.RESAMPLED, 2), 0.0, 0.25, 0.0, untold=2),
+            (" sky", " is"),
+        ),
+        Step(strategy, RoundVerified(1, (), Token(9, Status.SAMPLED, 3), 0.0, 0.25, 0.0, untold=None), (" blue",)),
+        Step(strategy, RunEnded(EndReason.LENGTH, unplaced=(1, 3)), answer="The sky is blue"),
     )
 
 
@@ -184,3 +219,31 @@ def with_changed_pace(trace: Trace, tokens: int = 60) -> Trace:
         return replace(event, record=RoundVerified(record.round, record.drafts, record.emitted, *seconds))
 
     return Trace(trace.header, tuple(changed(event) for event in trace.events))
+
+
+def _moved(token: Token | None, by: int) -> Token | None:
+    return None if token is None else replace(token, position=token.position + by)
+
+
+def child_events(origin: Origin, name: str = "speculative~1", by: int | None = None) -> list[Event]:
+    """The events of a run, told as a child of another that begins `by` tokens on."""
+    by = origin.given if by is None else by
+    told: list[Event] = []
+    for event in full_events():
+        if not isinstance(event, Step):
+            continue
+        match event.record:
+            case RunStarted() as record:
+                told.append(replace(event, strategy=name, record=replace(record, origin=origin)))
+            case PrefillDone() as record:
+                told.append(replace(event, strategy=name, record=replace(record, token=_moved(record.token, by))))
+            case DraftsProposed() as record:
+                drafts = tuple(replace(t, position=t.position + by) for t in record.drafts)
+                told.append(replace(event, strategy=name, record=replace(record, drafts=drafts)))
+            case RoundVerified() as record:
+                drafts = tuple(replace(t, position=t.position + by) for t in record.drafts)
+                round_ = replace(record, drafts=drafts, emitted=_moved(record.emitted, by))
+                told.append(replace(event, strategy=name, record=round_))
+            case _:
+                told.append(replace(event, strategy=name))
+    return told

@@ -120,7 +120,7 @@ def borrowed(run: Trace, earlier: Trace) -> tuple[Trace, Standing]:
     return measured, found
 
 
-@pytest.mark.parametrize("case", ["unchecked", "disturbed", "step times vary", "over the same text"])
+@pytest.mark.parametrize("case", ["unchecked", "disturbed", "step times vary", "over the text both have"])
 def test_exports_tell_of_a_borrowed_baseline_what_the_app_tells(case: str) -> None:
     """CSV had an empty word and no ratio, HTML dashes, where the pane said `2.59× vs. target of 12:00`."""
     run, earlier = alone(), comparison()
@@ -128,7 +128,7 @@ def test_exports_tell_of_a_borrowed_baseline_what_the_app_tells(case: str) -> No
         earlier = slower(earlier, "target", 3)
     if case == "step times vary":
         run, earlier = with_changed_pace(run), with_changed_pace(earlier)
-    if case == "over the same text":
+    if case == "over the text both have":
         earlier = trace_of((*long_events("target", 70), Finished()))
         run = trace_of((*run.events[:-20], *slower(run, "speculative", 3).events[-20:]), "another prompt", second=30)
     trace, found = borrowed(run, earlier)
@@ -147,8 +147,8 @@ def test_exports_tell_of_a_borrowed_baseline_what_the_app_tells(case: str) -> No
         assert (found.reason in page) and ("step times vary" in page) == (case == "step times vary")
         figures = trace.header.strategies["speculative"]
         assert (f"{figures['predicted_speedup'] or 0:.2f}× (" in page) == (figures["predicted_speedup"] is not None)
-    if case == "over the same text":
-        assert found.marks == "‡" and "‡ speculative: over the same text" in page
+    if case == "over the text both have":
+        assert found.marks == "‡" and "‡ speculative: over the text both have" in page
     (own,) = standings(kept.header).values()
     assert own == found
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from recorded import comparison, full_trace, search_events, trace_of
 
+from specdec_tui.backends.pair import SERVED_BY
 from specdec_tui.decoding.records import (
     Checked,
     EndReason,
@@ -22,7 +23,7 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
-from specdec_tui.traces.export import COLUMNS, as_csv, as_json
+from specdec_tui.traces.export import COLUMNS, OF_CALLS, as_csv, as_json
 from specdec_tui.traces.format import Trace, TraceHeader, trace_lines
 from specdec_tui.traces.report import as_html
 
@@ -30,6 +31,15 @@ from specdec_tui.traces.report import as_html
 def one_token(text: str, strategy: str = "target") -> Trace:
     prefill = Step(strategy, PrefillDone(Token(1, Status.SAMPLED, 0), 0.2), (text,))
     return trace_of((Step(strategy, RunStarted(strategy, 1, 0, 1)), prefill))
+
+
+def test_json_tells_nothing_of_what_a_target_on_a_server_is_made_of() -> None:
+    trace = full_trace()
+    served = trace.header.models["target"] | {"device": f"{SERVED_BY}there:8000", "parameters": 0, "memory_bytes": 0}
+    header = replace(trace.header, models=trace.header.models | {"target": served})
+    models = json.loads(as_json(Trace(header, trace.events)))["models"]
+    assert [models["target"][name] for name in ("quantization", "parameters", "memory_bytes")] == [None] * 3
+    assert models["drafter"]["parameters"] == 16_000_000 and models["target"]["name"] == "a/target"
 
 
 def test_json_holds_header_figures_and_every_token_of_every_round() -> None:
@@ -67,7 +77,10 @@ def test_csv_has_one_row_for_each_token_and_its_sums_are_right() -> None:
     assert rows[4]["text"] == "雲\n" and rows[2]["text"] == "␤x"
     assert float(rows[1]["p"]) == 0.1 and float(rows[1]["target_entropy"]) == 0.1 + 0.2
     assert sum(float(row["draft_seconds"] or 0) for row in rows) == 0.003
-    assert list(rows[0]) == list(COLUMNS)
+    assert list(rows[0]) == [*COLUMNS, *OF_CALLS]
+    assert [row["wire_seconds"] for row in rows] == ["", "0.03", "", "", "", "0.0"]
+    assert [row["calls"] for row in rows] == ["", "1", "", "", "", "0"]
+    assert list(next(csv.DictReader(io.StringIO(as_csv(comparison()))))) == list(COLUMNS)
 
 
 def test_exports_say_whether_the_clock_could_be_believed() -> None:

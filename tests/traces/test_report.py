@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from recorded import comparison, full_events, full_trace, long_events, slower, trace_of, with_changed_pace
 
+from specdec_tui.backends.pair import SERVED_BY
 from specdec_tui.decoding.figures import RECOMPUTES
 from specdec_tui.decoding.records import (
     EndReason,
@@ -22,7 +23,9 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
+from specdec_tui.decoding.shares import shares
 from specdec_tui.decoding.standing import BEYOND_TOKENS, MEANINGS
+from specdec_tui.decoding.time_verdict import time_verdict
 from specdec_tui.traces.charts import Bar, Series, bar_chart, line_chart
 from specdec_tui.traces.export import steps_of
 from specdec_tui.traces.format import Trace, TraceHeader
@@ -139,7 +142,7 @@ def test_the_report_has_an_interval_and_the_reason_where_the_clock_was_disturbed
     assert "steady" in steady and "disturbed:" not in steady and "(+0%)" in steady
     page = Page(as_html(slower(comparison(), "target", 3))).text
     row = page.split("speculative")[1].split("ngram")[0]
-    assert row.startswith("50.82.5–3.0×disturbed") and row.count("7.68×") == 0, "no bare ratio"
+    assert row.startswith("50.82.56–3.00×disturbed") and row.count("7.68×") == 0, "no bare ratio"
     html = as_html(slower(comparison(), "target", 3))
     told = dict(zip(HEADINGS, cells(html, "speculative"), strict=True))
     assert [told[name] for name in ("predicted (off by)", "c", "v")] == ["–"] * 3, "nothing follows from such clocks"
@@ -280,7 +283,7 @@ def test_charts_are_thinned_out_for_long_runs() -> None:
     points = speed_over_time(rounds)
     assert len(points) < 400 and points[-1][0] == pytest.approx(sum(record.seconds for record in rounds))
     assert points[-1][1] == pytest.approx(3 / 0.059, rel=0.2)
-    drafting, verifying = latency(rounds)
+    drafting, verifying, _ = latency(rounds)
     assert len(drafting) == len(verifying) <= 160 and drafting[0][1] == pytest.approx(8.0)
 
 
@@ -305,3 +308,48 @@ def test_a_run_that_cannot_be_compared_is_told_as_in_the_app(detail: str) -> Non
     verdict = Lossless(LosslessStatus.NOT_APPLICABLE, detail=detail)
     in_the_app, _ = lossless_part(verdict)
     assert _verdict("ngram", verdict) == in_the_app.lstrip("~≠ ")
+
+
+def test_each_strategy_says_where_its_time_went_and_why_it_was_faster_or_slower() -> None:
+    trace = comparison()
+    page, figures = Page(as_html(trace)), figures_of(trace.events)
+    for run in figures.values():
+        spent = shares(run)
+        assert f"target {spent.target:.3g} s ({spent.target / spent.total:.0%})" in page.text
+        sentence = time_verdict(run, figures["target"])
+        assert f"{sentence[0].upper()}{sentence[1:]}." in page.text
+    alone = trace_of(tuple(e for e in comparison().events if getattr(e, "strategy", "") != "target"))
+    assert "no run of the target" not in Page(as_html(alone)).text
+
+
+def test_a_page_of_a_target_on_a_server_has_columns_and_lines_for_the_way_and_others_have_not() -> None:
+    text = as_html(full_trace())
+    assert '<th scope="col">calls a round</th><th scope="col">wire</th></tr>' in text
+    row = next(row for row in re.findall("<tr>.*?</tr>", text) if '<th scope="row">speculative' in row)
+    # A call in two rounds; 30 of 143.03 ms on the way.
+    assert re.findall("<td>(.*?)</td>", row)[-2:] == ["0.50", "21%"]
+    stream = as_html(trace_of(full_events("target")))
+    row = next(row for row in re.findall("<tr>.*?</tr>", stream) if '<th scope="row">target' in row)
+    assert re.findall("<td>(.*?)</td>", row)[-2:] == ["–", "–"]
+    assert "server 0.11 s" in text and "wire 0.03 s" in text
+    assert "server</span>" in text and "wire</span>" in text and "target pass</span>" not in text
+    here = as_html(comparison())
+    assert "calls a round" not in here and "target pass</span>" in here and "on a server" not in here
+
+
+def test_what_a_target_on_a_server_is_made_of_is_not_known() -> None:
+    trace = full_trace()
+    served = trace.header.models["target"] | {
+        "device": f"{SERVED_BY}there:8000",
+        "dtype": "served",
+        "quantization": "none",
+        "parameters": 0,
+        "memory_bytes": 0,
+    }
+    models = trace.header.models | {"target": served}
+    text = as_html(Trace(replace(trace.header, models=models), trace.events))
+    row = next(row for row in re.findall("<tr>.*?</tr>", text) if f"<td>a/target</td><td>{SERVED_BY}" in row)
+    head = next(row for row in re.findall("<tr>.*?</tr>", text) if ">memory bytes</th>" in row)
+    told = dict(zip(re.findall("<th.*?>(.*?)</th>", head)[1:], re.findall("<td>(.*?)</td>", row), strict=True))
+    assert [told[name] for name in ("quantization", "parameters", "memory bytes")] == ["–", "–", "–"]
+    assert "<td>16,000,000</td>" in text  # of the drafter, which is here

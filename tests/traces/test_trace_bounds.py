@@ -52,6 +52,13 @@ def test_bounds_are_those_of_the_settings(name: str, most: int) -> None:
         (changed(START, prompt_text="x" * (2**23 + 1)), "line 2: field 'prompt_text' must be a text of at most 8,"),
         (changed(NOTICE, message="x" * 10_001), "line 4: field 'message' must be a text of at most 10,000 characters"),
         (changed(PREFILL, texts=["x" * 10**6]), "line 5: field 'texts[0]' must be a text of at most 65,536 characters"),
+        (changed(PREFILL, passes=[[1, 0.1]] * 33), "line 5: field 'passes' must be a list of at most 32 entries"),
+        (
+            changed(PREFILL, passes=[[1, 0.1], [1, 0.2]]),
+            "line 5: field 'passes[1][0]' must be more than the tokens of the",
+        ),
+        (changed(PREFILL, passes=[[0, 0.1]]), "line 5: field 'passes[0][0]' must be a whole number"),
+        (changed(PREFILL, passes=[[1, -0.1]]), "line 5: field 'passes[0][1]' must be a number"),
         (
             changed(VERIFIED, drafts=[draft()] * 20_000, texts=["x"] * 20_001),
             "line 7: field 'drafts' must be a list of at most 32 entries",
@@ -70,12 +77,12 @@ def test_bounds_are_those_of_the_settings(name: str, most: int) -> None:
         ([*LINES[:-1], LINES[CHECKED]], "line 12: field 'event' comes too often: 'speculative' has at most 1"),
         (
             [LINES[0], *({**LINES[START], "strategy": f"s{i}"} for i in range(1000))],
-            "line 66: field 'strategy' must be one of at most 64 different ones",
+            "line 258: field 'strategy' must be one of at most 256 different ones",
         ),
         (changed(START, strategy="s" * 101), "line 2: field 'strategy' must be a text of at most 100 characters"),
         (changed(0, prompt="x" * (2**23 + 1)), "line 1: field 'prompt' must be a text of at most 8,"),
         (changed(0, strategies={f"s{i}": {} for i in range(10**5)}), "line 1: field 'strategies' holds too much"),
-        (changed(0, strategies={f"s{i}": {} for i in range(65)}), "'strategies' must be an object of at most 64"),
+        (changed(0, strategies={f"s{i}": {} for i in range(257)}), "'strategies' must be an object of at most 256"),
         (changed(0, settings={"gamma": [4] * 10**6}), "'settings' holds too much: a header has at most 20,000"),
         (changed(0, environment={"x" * 10_001: 1}), "line 1: field 'environment' must hold texts of at most 10,000"),
         (changed(0, created="9" * 101), "line 1: field 'created' must be a text of at most 100 characters"),

@@ -7,13 +7,24 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from recorded import PAIR, comparison, full_events, full_trace, search_events, slower, trace_of
+from recorded import (
+    PAIR,
+    child_events,
+    comparison,
+    full_events,
+    full_trace,
+    search_events,
+    served_events,
+    slower,
+    trace_of,
+)
 
 from specdec_tui.decoding import records
 from specdec_tui.decoding.records import (
     Event,
     Finished,
     Insight,
+    Origin,
     PrefillDone,
     Record,
     RunEnded,
@@ -46,6 +57,11 @@ def test_the_trace_of_a_search_is_read_back_exactly() -> None:
     assert parse_lines(trace_lines(trace)) == trace
 
 
+def test_the_trace_of_a_server_s_own_run_is_read_back_exactly() -> None:
+    trace = trace_of((*served_events(), Finished()))
+    assert parse_lines(trace_lines(trace)) == trace
+
+
 def test_the_full_trace_of_these_tests_uses_every_field_of_every_record() -> None:
     """So a field added to records.py fails here until the format carries it."""
     met: dict[str, set[str]] = {}
@@ -62,7 +78,8 @@ def test_the_full_trace_of_these_tests_uses_every_field_of_every_record() -> Non
                     seen.add(field.name)
                 walk(part)
 
-    walk((*full_events(), *search_events()))
+    what_if = child_events(Origin("speculative", 2, 9, (("gamma", "3"),), True))
+    walk((*full_events(), *search_events(), *what_if, *served_events()))
     kinds = [*get_args(Record), records.Beam, Step, records.Checked, Finished, records.Lossless, Token]
     assert {kind.__name__: {field.name for field in fields(kind)} for kind in kinds} == {
         kind.__name__: met.get(kind.__name__, set()) for kind in kinds

@@ -5,8 +5,9 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from widget_data import STORY, HostApp, words_of
 
+from specdec_tui.decoding.records import Status
 from specdec_tui.tui.figures.comparison import ComparisonTable
-from specdec_tui.tui.panes.pane import StrategyPane
+from specdec_tui.tui.panes.pane import DRAWN, StrategyPane
 from specdec_tui.tui.tokens.legend import Legend
 
 NAMES = {1: "target", 3: "speculative", 4: "ngram", 5: "lookup"}
@@ -29,4 +30,5 @@ class PanesApp(HostApp):
         yield self.table
 
     def on_strategy_pane_fates_changed(self) -> None:
-        self.legend.explain(self.panes[0].fates.union(*(pane.fates for pane in self.panes)))
+        showing = [pane for pane in self.panes if pane.view not in DRAWN]
+        self.legend.explain(frozenset[Status]().union(*(pane.fates.now for pane in showing)) if showing else None)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from specdec_tui.backends.pair import ModelInfo, PairInfo, Progress, ReportProgress
+from specdec_tui.backends.pair import Health, ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.decoding.records import (
     Checked,
     DraftsProposed,
@@ -25,6 +25,7 @@ from specdec_tui.decoding.records import (
     Token,
 )
 from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.what_ifs import WhatIf
 
 _STORY = (
     "Light travels in straight lines until it meets something. Blue light is scattered by air far "
@@ -63,13 +64,18 @@ class ScriptedEngine:
     load_error: Exception | None = None
     run_error: Exception | None = None
     loads: list[ModelChoice] = field(default_factory=list)
+    asked: list[WhatIf] = field(default_factory=list)
+    """The what-ifs that were wanted."""
     runs: list[tuple[str, Settings]] = field(default_factory=list)
     repeats: list[bool] = field(default_factory=list)
+    asides: list[bool] = field(default_factory=list)
     prepared: list[Settings] = field(default_factory=list)
     captures: int = 0
     reports: int = 0
     """Of a load, behind its gate."""
     chats: int = 0
+    server: Health | None = None
+    looks: int = 0
     verdicts: dict[str, Lossless] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -85,6 +91,10 @@ class ScriptedEngine:
     def capture(self, programs: int = 1) -> None:
         """Let so many programs be made."""
         self._captures.release(programs)
+
+    def health(self, cancelled: Callable[[], bool]) -> Health | None:
+        self.looks += 1
+        return self.server
 
     def prepare(self, settings: Settings, cancelled: Callable[[], bool], progress: ReportProgress) -> None:
         self.prepared.append(settings)
@@ -112,10 +122,17 @@ class ScriptedEngine:
         self.chats += 1
 
     def run(
-        self, prompt: str, settings: Settings, cancelled: Callable[[], bool], *, again: bool = False
+        self,
+        prompt: str,
+        settings: Settings,
+        cancelled: Callable[[], bool],
+        *,
+        again: bool = False,
+        aside: bool = False,
     ) -> Iterator[Event]:
         self.runs.append((prompt, settings))
         self.repeats.append(again)
+        self.asides.append(aside)
         if self.native_output:
             os.write(1, self.native_output)
             os.write(2, self.native_output)
@@ -134,9 +151,41 @@ class ScriptedEngine:
                 yield Checked(strategy, self.verdicts.get(strategy, Lossless(LosslessStatus.IDENTICAL)))
         yield Finished(cancelled=stopped)
 
-    def _steps(self, strategy: str, prompt: str, settings: Settings, cancelled: Callable[[], bool]) -> Iterator[Step]:
+    def what_ifs(self, requests: Sequence[WhatIf], cancelled: Callable[[], bool]) -> Iterator[Event]:
+        """One after another; a token that is no next word of the script is told as ` other`."""
+        self.asked += requests
+        if self.run_error is not None:
+            raise self.run_error
+        stopped = False
+        for one in requests:
+            for step in self._steps(one.strategy, one.prompt_text, one.settings, cancelled, one):
+                yield replace(step, strategy=one.name)
+                if isinstance(step.record, RunEnded):
+                    stopped = step.record.reason is EndReason.CANCELLED
+        if not stopped:
+            for one in requests:
+                yield Checked(one.name, self.verdicts.get(one.name, Lossless(LosslessStatus.IDENTICAL)))
+        yield Finished(cancelled=stopped)
+
+    def _given(self, request: WhatIf) -> str:
+        return "".join(
+            self._word(place) if token == 1000 + place else " other" for place, token in enumerate(request.given)
+        )
+
+    def _steps(
+        self,
+        strategy: str,
+        prompt: str,
+        settings: Settings,
+        cancelled: Callable[[], bool],
+        request: WhatIf | None = None,
+    ) -> Iterator[Step]:
         limit, position, number = settings.max_new_tokens, 0, 0
-        yield Step(strategy, RunStarted(strategy, 12, settings.gamma, limit), prompt_text=prompt)
+        started = RunStarted(strategy, 12, settings.gamma, limit)
+        if request is not None:
+            position, prompt = len(request.given), prompt + self._given(request)
+            started = RunStarted(strategy, 12 + position, settings.gamma, limit - position, origin=request.origin)
+        yield Step(strategy, started, prompt_text=prompt)
         yield Step(strategy, PrefillDone(self._token(position, Status.SAMPLED), 0.21), (self._word(position),))
         position += 1
         pattern = PATTERNS.get(strategy)

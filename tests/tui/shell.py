@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -25,9 +26,9 @@ async def until(pilot: Pilot[Any], condition: Callable[[], object], what: str = 
     """Wait until `condition` holds, turn by turn of the app; fails after a while that no busy machine needs."""
     end = monotonic() + PATIENCE_SECONDS
     while not condition():
-        if monotonic() > end:
+        if monotonic() > end or pilot.app._exception is not None:  # a crash, which is told when the app is left
             raise AssertionError(f"never happened: {what or condition}")
-        await pilot.pause(0.01)
+        await asyncio.sleep(0.01)  # not a pause of the pilot's, which asks every widget
     await pilot.pause()
 
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 from textual.app import App, ComposeResult
 from textual.containers import Grid
@@ -25,6 +26,7 @@ from specdec_tui.decoding.records import (
     Token,
 )
 from specdec_tui.tui.app.themes import THEMES, TOKEN_DEFAULTS
+from specdec_tui.tui.lines.inks import INKS
 
 STYLE_SHEET = Path(__file__).parents[2] / "app.tcss"
 
@@ -47,6 +49,7 @@ class HostApp(App[None]):
     """Shows the widgets it is given, in a grid, under the app's own style sheet."""
 
     CSS_PATH = STYLE_SHEET
+    COMPONENT_CLASSES: ClassVar[set[str]] = INKS
     CSS = "Grid { grid-size: 2; grid-gutter: 0; } Grid.-one { grid-size: 1; } Grid.-three { grid-size: 3; }"
     ENABLE_COMMAND_PALETTE = False
 

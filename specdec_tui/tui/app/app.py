@@ -16,11 +16,17 @@ from textual.screen import Screen
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.several_drafters import running
+from specdec_tui.tui.app.actions import Actions
 from specdec_tui.tui.app.drawer import Drawer
+from specdec_tui.tui.app.dressed_once import DressedOnce
+from specdec_tui.tui.app.environment import environment_of
+from specdec_tui.tui.app.first_minute import Recording
 from specdec_tui.tui.app.front import Front
 from specdec_tui.tui.app.going_about import GoingAbout
 from specdec_tui.tui.app.inspection import Inspection
+from specdec_tui.tui.app.laboratory import Laboratory
 from specdec_tui.tui.app.notices import Holds, Notices, always
+from specdec_tui.tui.app.pinning import Pinning
 from specdec_tui.tui.app.preferences import Preferences
 from specdec_tui.tui.app.racing import Racing
 from specdec_tui.tui.app.recording_messages import (
@@ -38,26 +44,30 @@ from specdec_tui.tui.app.stage import Stage
 from specdec_tui.tui.app.steps_out import StepsOut
 from specdec_tui.tui.app.stopping import Stopping
 from specdec_tui.tui.app.texts import Texts
-from specdec_tui.tui.app.themes import TOKEN_DEFAULTS, stylesheet, themes_for
+from specdec_tui.tui.app.themes import stylesheet
+from specdec_tui.tui.app.tour_front import RecordingFront, TourFront
+from specdec_tui.tui.app.touring import Tour
 from specdec_tui.tui.app.views import Views
+from specdec_tui.tui.app.what_ifs import WhatIfs
+from specdec_tui.tui.commands.command import ANYWHERE, APP, INSPECT, RACE, TOUR, keys_of, use_keymap
 from specdec_tui.tui.commands.footer import Footer
 from specdec_tui.tui.commands.header import Header, one_row
-from specdec_tui.tui.commands.palette import Palette
-from specdec_tui.tui.commands.palette_rows import Act, Change, Row, rows_for
-from specdec_tui.tui.commands.table import ANYWHERE, APP, bindings
+from specdec_tui.tui.commands.keymap import AT_ONCE, Keymap
+from specdec_tui.tui.commands.table import COMMANDS, bindings, key
 from specdec_tui.tui.figures.comparison import ComparisonTable
-from specdec_tui.tui.lines.compositor import SparingScreen
+from specdec_tui.tui.lines.inks import INKS
+from specdec_tui.tui.lines.line_view import SCROLLING
 from specdec_tui.tui.panes.arrangement import NARROW, WIDE
 from specdec_tui.tui.panes.grid import PaneGrid
 from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.panes.strip import PaneStrip
 from specdec_tui.tui.prompt.box import PromptBox
-from specdec_tui.tui.screens.help import HelpScreen
+from specdec_tui.tui.race.panel import RacePanel
 from specdec_tui.tui.screens.side_bar import SideBar
-from specdec_tui.tui.terminal.key_order import KeysInOrder
-from specdec_tui.tui.terminal.terminal import suspend, takes_picture
+from specdec_tui.tui.terminal.terminal import takes_picture
 from specdec_tui.tui.tokens.cursor_pane import CursorPane
 from specdec_tui.tui.tokens.legend import Legend
+from specdec_tui.tui.tour.panel import ExplainingPanel
 
 LONGEST_TIMER = 3600.0
 
@@ -66,7 +76,11 @@ class EngineReported(Message):
     """The mailbox of the engine's thread has something in it."""
 
 
-class SpecdecApp(KeysInOrder, inherit_bindings=False):
+SERVER_SECONDS = 5.0
+"""Between two looks at a target's server, where nothing else is at work."""
+
+
+class SpecdecApp(DressedOnce, Actions, inherit_bindings=False):
     """Compares strategies live. All work on models happens in an `EngineThread`.
 
     What is on the screen, and which part each message and each command goes to. What the parts ask
@@ -74,23 +88,37 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
     """
 
     CSS_PATH = stylesheet()
+    COMPONENT_CLASSES: ClassVar[set[str]] = INKS
     ENABLE_COMMAND_PALETTE = False
     ESCAPE_TO_MINIMIZE = False  # it is one of the steps out
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (NARROW, "-medium"), (WIDE, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (9, "-low"), (16, "-high")]
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP, ANYWHERE)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings(RACE),
+        *bindings(APP, ANYWHERE, TOUR),
+    ]  # they share keys; a race has them while it is on
 
     def __init__(
-        self, engine: Engine, settings: Settings, choice: ModelChoice, prompt: str = "", replay: Replay | None = None
+        self,
+        engine: Engine,
+        settings: Settings,
+        choice: ModelChoice,
+        prompt: str = "",
+        replay: Replay | None = None,
+        keymap: Keymap | None = None,
+        tour: bool = False,
     ) -> None:
         # Textual's own NO_COLOR filter leaves states told apart by grey levels only.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
+        self._not_worn = self.dress(settings.theme)
+        self.use_keys(keymap or {})
         self.notices = Notices()
         self.front = Front(self)
         self.preferences = Preferences(self.front, settings)
         self.runs = Runs(self.front, engine, choice, prompt, wake=lambda: self.post_message(EngineReported()))
-        self.recordings = Recordings(self.front, later=self.runs.engine.call)
+        self.recordings = Recordings(self.front, later=self.runs.engine.call, describe=lambda: environment_of(engine))
         self.inspection = Inspection(self.front)
+        self.what_ifs = WhatIfs(self.front)
         self.texts = Texts(self.front, keep=settings.record)
         self.grid = PaneGrid(running(settings.strategies, 0))
         self.table = ComparisonTable()
@@ -99,14 +127,43 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.going_about = GoingAbout(self.front, self.stage, self.inspection, self.say)
         self.stopping = Stopping(self.runs, self.say)
         self.views = Views(self.stage, self.say)
+        self.pinning = Pinning(self.stage, self.recordings, lambda: self.front.in_the_middle, self.say)
         self.drawer = Drawer()
-        self.steps_out = StepsOut(self.front, self.grid, self.inspection, self.drawer, self.racing, self.recordings)
+        self.laboratory = Laboratory(
+            self.front, self.stage, self.recordings, self.preferences, self.runs, self._unfinished
+        )
+        self.recording = Recording(RecordingFront(self), self.stage)
+        self.tour = Tour(TourFront(self), lambda: self.explaining)
+        self.steps_out = StepsOut(
+            self.front, self.grid, self.inspection, self.drawer, self.racing, self.recordings, self.recording, self.tour
+        )
+        self._begins_with_tour = tour
         self._replay = replay
 
-    # What is on the screen
+    def _unfinished(self) -> str:
+        """Why the panes do not show a run to its end."""
+        if self.runs.running:
+            return "this one is still at work"
+        if self.recording.is_on:
+            return "this one is a recording"
+        return f"a race is on, {key('race')} ends it" if self.racing.race is not None else ""
 
-    def get_default_screen(self) -> SparingScreen:
-        return SparingScreen()
+    def use_keys(self, keymap: Keymap) -> None:
+        """Give commands these keys, in what they do and wherever they are told."""
+        use_keymap(keymap)
+        self.at_once = {
+            key: command.action for command in COMMANDS if command.id in AT_ONCE for key in keys_of(command)
+        }
+        # Where keys of a pane or a race mean two things, Textual would take both from a key of which one gets another.
+        shared = {how: key for key, how, _ in SCROLLING}
+        shared |= {
+            command.id: command.keys
+            for command in COMMANDS
+            if command.scope in (INSPECT, RACE) or command.action.startswith("scroll_pane")
+        }
+        self.set_keymap({**shared, **keymap} if keymap else {})
+
+    # What is on the screen
 
     def compose(self) -> ComposeResult:
         self.header = Header()
@@ -114,10 +171,13 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.body = Horizontal(self.grid, id="body")
         self.prompt_box = PromptBox(self.texts.prompts)
         self.legend = Legend()
+        self.explaining = ExplainingPanel()
         yield self.header
         yield self.run_line
+        yield self.explaining
         yield self.grid.strip
         yield self.body
+        yield self.stage.lanes
         yield self.table
         yield self.legend
         yield self.prompt_box
@@ -129,28 +189,27 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             super()._display(screen, renderable)
 
     def on_mount(self) -> None:
-        for theme in themes_for(self.console.color_system):
-            self.register_theme(theme)
-        self.theme = self.settings.theme
         self.table.display = False
         self.screen_change_signal.subscribe(self, lambda _: self.front.show_keys())  # a dialog opens or closes
         self.recordings.sweep()
         if self._replay is None:
             self.prompt_box.focus()
             self.front.load(self.choice)
+            if self._begins_with_tour:
+                self.tour.toggle()
         else:
             self.call_after_refresh(self._open, self._replay)
+        if self._not_worn:
+            self.say(f"left out: {self._not_worn}", "warning", timeout=20)
+        self.set_interval(SERVER_SECONDS, self.runs.look_after_server)
         # Behind the first painting: importing the model libraries holds the interpreter for a while.
         self.call_after_refresh(self.runs.engine.start)
 
     def on_unmount(self) -> None:
         self.runs.engine.close()
 
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return TOKEN_DEFAULTS
-
     def _open(self, replay: Replay) -> None:
-        self.recordings.show(replay.trace)
+        self.recordings.show(replay.trace, path=replay.path)
         self.screen.set_focus(None)  # keys are for the panes: no prompt can be run here
         if replay.speed is not None:
             self.action_race(f"{replay.speed:g}")
@@ -163,22 +222,6 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
 
     def on_descendant_blur(self) -> None:
         self.front.show_keys()
-
-    @property
-    def settings(self) -> Settings:
-        return self.preferences.settings
-
-    @property
-    def side_bar(self) -> SideBar | None:
-        return self.drawer.bar
-
-    @property
-    def choice(self) -> ModelChoice:
-        return self.runs.choice
-
-    @property
-    def dialog_is_open(self) -> bool:
-        return len(self.screen_stack) > 1
 
     def say(
         self, text: str, severity: SeverityLevel = "information", timeout: float = 5, holds: Holds = always
@@ -228,7 +271,11 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
             self.stage.measure_against_earlier(message.baseline)
 
     def on_prompt_box_submitted(self, message: PromptBox.Submitted) -> None:
+        self.tour.own_prompt_comes()
         self.runs.submit(message.text, self.prompt_box.accept)
+
+    def on_text_area_changed(self) -> None:
+        self.front.show_keys()  # an empty prompt has others
 
     def on_prompt_box_earlier_wanted(self, message: PromptBox.EarlierWanted) -> None:
         self.texts.earlier_prompts()
@@ -238,162 +285,34 @@ class SpecdecApp(KeysInOrder, inherit_bindings=False):
         self.inspection.pointed(message.pane)
         self.front.show_keys()
 
+    def on_cursor_pane_what_if_wanted(self) -> None:
+        self.what_ifs.ask()
+
+    def on_cursor_pane_nothing_there(self, message: CursorPane.NothingThere) -> None:
+        self.say(message.why)
+
+    def on_cursor_pane_difference_wanted(self, message: CursorPane.DifferenceWanted) -> None:
+        assert isinstance(message.pane, StrategyPane)
+        self.inspection.go_to_difference(message.pane)
+
     def on_cursor_pane_turned(self, message: CursorPane.Turned) -> None:
         self.inspection.turn(message.by)
 
     def on_strategy_pane_fates_changed(self) -> None:
-        self.legend.explain(self.grid.fates, self.grid.fate_words)
+        self.front.show_fates()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.stage.give_room)
+        self.tour.retell()
 
     def on_pane_strip_picked(self, message: PaneStrip.Picked) -> None:
         self.going_about.to(self.grid.panes[message.strategy])
+
+    def on_race_panel_picked(self, message: RacePanel.Picked) -> None:
+        self.racing.pick(message.strategy)
 
     def on_side_bar_changed(self, message: SideBar.Changed) -> None:
         self.preferences.change(message.values)
 
     def on_side_bar_refused(self, message: SideBar.Refused) -> None:
         self.say(message.reason, "error")
-
-    # Actions: one for each row of the table of commands
-
-    def action_submit(self) -> None:
-        self.prompt_box.action_submit()
-
-    def action_run_again(self) -> None:
-        self.runs.run_again()
-
-    def action_new_chat(self) -> None:
-        self.runs.new_chat()
-        self.say("New chat: the conversation so far is forgotten")
-
-    def action_toggle_strategy(self, name: str) -> None:
-        if self.recordings.opened:
-            self.say(self.stage.toggle_pane(name))
-        else:
-            self.preferences.toggle_strategy(name)
-
-    def action_change_gamma(self, step: int) -> None:
-        if self.recordings.opened and (trace := self.recordings.trace) is not None:
-            then = "m loads models to run it with another" if self.runs.pair is None else "r runs it again"
-            self.say(f"A trace keeps its γ {trace.header.run_settings().gamma}; {then}", "warning")
-        else:
-            self.preferences.change_gamma(step)
-
-    def action_models(self) -> None:
-        self.front.pick_models(self.choice)
-
-    def action_inspect(self) -> None:
-        self.inspection.toggle()
-
-    def action_copy(self) -> None:
-        self.texts.copy()
-
-    def action_find(self) -> None:
-        self.stage.make_way()
-        self.texts.find()
-
-    def action_earlier_prompts(self) -> None:
-        self.texts.earlier_prompts()
-
-    def action_open_trace(self, name: str = "") -> None:
-        self.recordings.open_named(name)
-
-    def action_history(self) -> None:
-        self.recordings.history()
-
-    def action_export(self, words: str = "") -> None:
-        self.recordings.export(words, self.runs.running)
-
-    def action_race(self, speed: str = "") -> None:
-        if self.runs.running:
-            at_work = "The race replays a finished run: this one is still at work"
-            self.say(at_work, holds=lambda: self.runs.running or not self.grid.results)
-        else:
-            self.racing.toggle(self.recordings.trace, speed)
-
-    def action_race_speed(self, step: int) -> None:
-        self.racing.change_speed(step)
-
-    def action_focus_prompt(self) -> None:
-        self.front.minimise()
-        self.prompt_box.focus()
-
-    def action_step_out(self) -> None:
-        self.steps_out.take()
-
-    def action_next_pane(self, by: int) -> None:
-        self.going_about.next(by)
-
-    def action_go_to_pane(self, name: str) -> None:
-        self.going_about.to_strategy(name)
-
-    def action_cycle_view(self, view: str = "") -> None:
-        self.views.cycle(view)
-
-    def action_toggle_drafts(self) -> None:
-        self.views.toggle_drafts()
-
-    def action_scroll_pane(self, how: str) -> None:
-        if not self.stage.scroll_table(how):
-            self.stage.make_way()
-            self.grid.current.action_scroll_view(how)
-
-    def action_toggle_table(self) -> None:
-        if not self.stage.toggle_table():
-            waits = "The table compares strategies after a run"
-            self.say(waits, holds=lambda: self.runs.running or not self.grid.results)
-        elif told := self.stage.table_yields:
-            self.say(told, holds=lambda: self.stage.table_yields == told)
-        else:
-            self.front.show_clock()
-
-    def action_toggle_side_bar(self) -> None:
-        if self.side_bar is None:
-            self.stage.make_way()
-            self.table.display = self.table.display and self.size.width >= NARROW
-            self.drawer.open(self.body, self.settings, self.runs.asks, self.runs.pair)
-        else:
-            self.drawer.close()
-
-    def action_toggle_maximise(self) -> None:
-        self.going_about.toggle_maximise()
-
-    def action_commands(self) -> None:
-        def chosen(row: Row) -> None:
-            match row:
-                case Row(does=Change(values=values)):
-                    self.preferences.change(values)
-                case Row(does=Act(action=action)):
-                    self.call_later(self.run_action, action)
-
-        if not self.dialog_is_open:
-            self.front.ask(Palette(self._rows_for), chosen)
-
-    def _rows_for(self, text: str) -> list[Row]:
-        return rows_for(text, self.settings, self.choice, self.runs.asks, self.runs.drafters)
-
-    def action_help(self) -> None:
-        if isinstance(self.screen, HelpScreen):
-            self.screen.dismiss(None)
-        elif not self.dialog_is_open:
-            self.push_screen(HelpScreen(self.runs.drafters))
-
-    def action_stop_or_quit(self) -> None:
-        if self.stopping.stop_or_quit():
-            self.exit(0)
-
-    async def action_suspend(self) -> None:
-        """To the shell; `fg` comes back."""
-        at_work = self.runs.running
-        if not await suspend(self):
-            self.say("No shell waits behind this terminal: there is nothing to go back to")
-        elif at_work:
-            self.say("The run stood still meanwhile: its times are those of a disturbed clock", "warning", timeout=10)
-
-    def action_stop(self) -> None:
-        self.stopping.stop()
-
-    async def action_quit(self) -> None:
-        self.exit(0)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-from specdec_tui.backends.pair import LoadAbandoned, PairInfo, Progress
+from specdec_tui.backends.pair import Health, LoadAbandoned, PairInfo, Progress
 from specdec_tui.decoding.records import Event
-from specdec_tui.session import Engine
+from specdec_tui.session import Engine, Waiting
 from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.what_ifs import WhatIf
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Report:
     """Something that happened in job number `job`."""
 
     job: int
-    item: Progress | PairInfo | Event | JobEnded
+    item: Progress | PairInfo | Health | Waiting | Event | JobEnded
 
 
 @dataclass(slots=True, eq=False)
@@ -85,16 +86,27 @@ class EngineThread:
 
         return self._put(work)
 
+    def look_after(self) -> int:
+        """Queue a look at the target's server; it gives way to any job behind it."""
+
+        def work(job: _Job) -> None:
+            if (health := self._engine.health(lambda: not self._jobs.empty())) is not None:
+                self._report(job.number, health)
+
+        return self._put(work)
+
     def run(
         self,
         prompt: str,
         settings: Settings,
         *,
         again: bool = False,
+        aside: bool = False,
         seen: Callable[[Event], object] = lambda event: None,
     ) -> int:
-        """Queue a run (`again`: it replaces the last turn); returns the number its reports will carry.
+        """Queue a run; returns the number its reports will carry.
 
+        `again`: it replaces the last turn; `aside`: it belongs to no conversation.
         `seen` is called in this thread with every event: between two rounds, when no clock runs.
         """
 
@@ -102,9 +114,24 @@ class EngineThread:
             def cancelled() -> bool:
                 return job.cancelled.is_set() or self._closing.is_set()
 
-            for event in self._engine.run(prompt, settings, cancelled, again=again):
+            for event in self._engine.run(prompt, settings, cancelled, again=again, aside=aside):
                 self._report(job.number, event)
-                seen(event)
+                if not isinstance(event, Waiting):
+                    seen(event)
+                if self._closing.is_set():
+                    break
+
+        return self._put(work)
+
+    def what_ifs(self, requests: Sequence[WhatIf]) -> int:
+        """Queue what-ifs of runs; returns the number their reports will carry."""
+
+        def work(job: _Job) -> None:
+            def cancelled() -> bool:
+                return job.cancelled.is_set() or self._closing.is_set()
+
+            for event in self._engine.what_ifs(requests, cancelled):
+                self._report(job.number, event)
                 if self._closing.is_set():
                     break
 
@@ -167,7 +194,7 @@ class EngineThread:
         self._jobs.put(job)
         return job.number
 
-    def _report(self, number: int, item: Progress | PairInfo | Event | JobEnded) -> None:
+    def _report(self, number: int, item: Progress | PairInfo | Health | Waiting | Event | JobEnded) -> None:
         with self._lock:
             self._reports.append(Report(number, item))
             wake, self._awake = not self._awake, True

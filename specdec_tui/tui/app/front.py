@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from textual.content import Content
 from textual.geometry import Region
 from textual.message import Message
 from textual.notifications import SeverityLevel
@@ -13,23 +14,27 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from specdec_tui.backends.pair import PairInfo, Progress
-from specdec_tui.decoding.records import Event
+from specdec_tui.decoding.records import Checked, Event, Step
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.several_drafters import running
 from specdec_tui.traces.format import Trace
+from specdec_tui.tui.app.joining import Home
 from specdec_tui.tui.app.notices import Holds, always
+from specdec_tui.tui.app.own_themes import take_theme
 from specdec_tui.tui.app.run_line import happening
-from specdec_tui.tui.app.runs import Run
+from specdec_tui.tui.app.runs import Play, Run
 from specdec_tui.tui.commands.dialog import Answer, Dialog
 from specdec_tui.tui.commands.footer import Place
 from specdec_tui.tui.commands.header import State, one_row
+from specdec_tui.tui.commands.table import key
 from specdec_tui.tui.figures.summary import summary
 from specdec_tui.tui.inspector.panel import Inspector
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.pane import StrategyPane
-from specdec_tui.tui.prompt.box import PLACEHOLDER
+from specdec_tui.tui.prompt.box import placeholder
 from specdec_tui.tui.screens.model_picker import ModelPicker
 from specdec_tui.tui.terminal.collector import collect_everything
+from specdec_tui.what_ifs import WhatIf
 
 if TYPE_CHECKING:
     from specdec_tui.tui.app.app import SpecdecApp
@@ -45,29 +50,45 @@ class Front:
 
     def settle(self) -> None:
         """Bring header, run line and prompt box in line with what the parts are at."""
-        self._app.header.state = self._state
+        self._app.header.state, self._app.header.health = self._state, self._app.runs.health
         self._app.prompt_box.placeholder = self._placeholder
         self._app.prompt_box.cursor_blink = not self._app.runs.running  # each blink is a painting
         self.show_clock()
-        self._app.legend.explain(self._app.grid.fates, self._app.grid.fate_words)
+        self.show_fates()
         refusal, is_stuck = self._app.recordings.refusal, self._app.runs.state == "failed"
         self._app.grid.show_obstacle((refusal or "No models are loaded.") if is_stuck else "", bool(refusal))
         trace = self._app.recordings.trace
         if self._app.recordings.opened and trace is not None:
             # What it was made with, not what the next run will be.
             self._app.prompt_box.border_subtitle = f"trace: {summary(trace.header.run_settings())}"
+        elif self._app.runs.run is not None and self._app.runs.run.is_aside:
+            self._app.prompt_box.border_subtitle = f"tour: {summary(self._app.runs.run.settings)}"
         else:
             settings = replace(self.settings, chat=self._app.runs.chats)
             self._app.prompt_box.border_subtitle = summary(settings, self._app.runs.turns)
         self.show_keys()
+        self._app.tour.look()
+
+    def show_fates(self) -> None:
+        """Name the fates of the tokens in sight."""
+        if self._app.is_running and len(self._app.screen_stack) == 1:  # else the panes lie under something
+            self._app.legend.explain(self._app.grid.fates, self._app.grid.fate_words)
 
     def show_keys(self) -> None:
         """The keys that matter where the focus is now."""
         self._app.footer.place, self._app.footer.drafters = self._place, self.drafters
+        self._app.tour.name_keys()
 
     def show_clock(self) -> None:
         runs, opened, race = self._app.runs, self._app.recordings.opened, self._app.racing.race
-        now = happening(runs.last_prompt, runs.waiting, runs.running, opened, race, self._app.racing.outcome)
+        prompt = runs.last_prompt
+        if self._app.recording.is_on:
+            opened, prompt = self._app.recording.words
+        elif runs.run is not None and runs.run.is_aside:
+            opened, prompt = "tour", runs.run.prompt
+        now = happening(prompt, runs.waiting, runs.running, opened, race, runs.before)
+        if (sweep := self._app.laboratory.progress) is not None:
+            now.append(Content.styled(f"γ sweep: {sweep.done} of {sweep.heats} parts", "bold $text-accent"))
         self._app.run_line.show(now, self._app.notices.shown)
 
     def show_missing_baseline(self) -> None:
@@ -75,7 +96,10 @@ class Front:
         words = "no run of target to compare with"
         if not self._app.recordings.opened:
             has_target = "target" in self.settings.strategies
-            words = f"no baseline: {'r repeats with target' if has_target else '1 adds target, r repeats'}"
+            repeats, adds = key("run again"), key("toggle target")
+            words = f"no baseline: {repeats} repeats with target"
+            if not has_target:
+                words = f"no baseline: {adds} adds target, {repeats} repeats"
         self._app.stage.measure_against(None, words)
 
     @property
@@ -84,15 +108,17 @@ class Front:
             return "dialog"
         at_work = self._app.runs.running or bool(self._app.runs.waiting)
         if self._app.prompt_box.has_focus:
-            return "prompt at work" if at_work else "prompt"
+            return "prompt at work" if at_work else "prompt" if self._app.prompt_box.text else "empty prompt"
         if self._app.side_bar is not None and self._app.side_bar.has_focus_within:
             return "side bar"
         if any(bar.has_focus_within for bar in self._app.query(FindBar)):
             return "search"
+        if self._app.tour.is_on and self._app.racing.race is None:
+            return "tour at work" if at_work else "tour"
         if self._app.grid.focused is not None and self._app.grid.focused.inspecting:
             return "inspector"
-        if self._app.racing.race is not None:
-            return "race"
+        if (race := self._app.racing.race) is not None:
+            return "race" if race.playing else "race at rest"
         if at_work:
             return "at work"
         if self._app.recordings.trace is None:
@@ -101,16 +127,26 @@ class Front:
 
     @property
     def _state(self) -> State:
-        state = self._app.runs.state
+        state: State = self._app.runs.state if self._app.runs.before is None else "waiting"
         of_the_past = self._app.racing.race is not None or (state == "failed" and bool(self._app.recordings.opened))
         return "trace" if of_the_past else state
 
     @property
+    def in_the_middle(self) -> str:
+        """What keeps the panes from showing a whole run; empty where they do."""
+        if self._app.runs.running:
+            return "The run is still at work: pin it when it has ended"
+        if self._app.racing.race is not None:
+            return f"The race is on: its figures are not whole ({key('race')} ends it)"
+        return "The trace is still on its way to the panes" if self._app.stage.is_filling else ""
+
+    @property
     def _placeholder(self) -> str:
         """What the empty prompt box says: whether a prompt would run."""
-        if self._app.runs.state != "failed":
-            return PLACEHOLDER
-        return f"{'trace' if self._app.recordings.opened else 'no models'}: m loads models (escape first)"
+        if (app := self._app).runs.state != "failed":
+            return placeholder(is_new=not (app.runs.running or app.recordings.trace or app.tour.is_known))
+        there_is = "trace" if app.recordings.opened else "no models"
+        return f"{there_is}: {key('models')} loads models ({key('panes')} first)"
 
     # What every part may ask
 
@@ -157,7 +193,7 @@ class Front:
 
     @property
     def shows_another_run(self) -> bool:
-        return self._app.runs.running or bool(self._app.recordings.opened)
+        return self._app.runs.running or bool(self._app.recordings.opened) or self._app.recording.is_on
 
     @property
     def shows_trace(self) -> bool:
@@ -166,6 +202,17 @@ class Front:
     @property
     def current_pane(self) -> StrategyPane:
         return self._app.grid.current
+
+    @property
+    def run_settings(self) -> Settings:
+        trace, run = self._app.recordings.trace, self._app.runs.run
+        if trace is not None:
+            return trace.header.run_settings()
+        return self.settings if run is None else run.settings
+
+    @property
+    def shown_panes(self) -> Iterable[StrategyPane]:
+        return self._app.grid.shown
 
     @property
     def all_panes(self) -> Iterable[StrategyPane]:
@@ -204,16 +251,21 @@ class Front:
         if self._app.runs.running and (run := self._app.runs.run) is not None:  # begun before it was known what answers
             self._app.stage.begin(run.settings, run.turn, run.prompt, pair)
         else:
-            self._app.stage.learn(pair, () if self.shows_trace else self.strategies)
+            shows_other = self.shows_trace or self._app.recording.is_on
+            self._app.stage.learn(pair, () if shows_other else self.strategies)
         if self._app.side_bar is not None:
             self._app.side_bar.meet(pair)
         self._app.stage.allow_repeating(True)
         self._app.recordings.learn_environment()
 
     def run_begins(self, run: Run) -> Callable[[Event], object]:
+        self._app.recording.end(emptied=False)
+        if not run.is_aside:
+            self._app.tour.leave(replaced=True)
         self._app.racing.stop()
         seen = self._app.recordings.begin(run, self._app.runs.pair)
-        self._app.prompt_box.remember(run.prompt)
+        if not run.is_aside:
+            self._app.prompt_box.remember(run.prompt)
         self._app.stage.begin(run.settings, run.turn, run.prompt, self._app.runs.pair)
         return seen
 
@@ -227,7 +279,8 @@ class Front:
         self._app.recordings.keep(run, self._app.runs.pair)
         if run.turn:
             self._app.grid.turn_ended(run.turn, run.prompt)
-        self._app.grid.show_only(self.strategies)
+        if not run.is_aside:
+            self._app.grid.show_only(self.strategies)
         self._app.call_after_refresh(collect_everything)
 
     def chat_is_new(self) -> None:
@@ -239,6 +292,8 @@ class Front:
     # What the other parts ask
 
     def show_trace(self, trace: Trace, race: bool, run: Run | None = None) -> None:
+        self._app.recording.end(emptied=False)
+        self._app.tour.leave(replaced=True)
         self._app.racing.stop()
         self._app.stage.allow_repeating(self._app.runs.pair is not None)
         if self._app.runs.pair is None:
@@ -280,19 +335,62 @@ class Front:
     def put_up(self, panel: Inspector) -> None:
         self._app.screen_stack[0].mount(panel)
 
+    # What what-ifs ask
+
+    @property
+    def shown_trace(self) -> Trace | None:
+        return self._app.recordings.trace
+
+    @property
+    def pair(self) -> PairInfo | None:
+        return self._app.runs.pair
+
+    @property
+    def why_no_what_if(self) -> str:
+        runs = self._app.runs
+        if runs.running or runs.waiting:
+            return f"A run is at work: a what-if can begin when it has ended ({key('stop or quit')} stops it)"
+        if self._app.racing.race is not None:
+            return f"A race is on: {key('race')} ends it, then a what-if can begin"
+        if runs.state == "ready":
+            return ""
+        loads = f"No models are loaded: {key('models')} loads models"
+        return "The models are still loading" if runs.state == "loading" else loads
+
+    def play(self, request: WhatIf, play: Play) -> bool:
+        if begun := self._app.runs.play([request], play):
+            self._app.inspection.close()
+            self._app.grid.expect(request.name)
+        return begun
+
+    def goes_on_beside(self, batch: Sequence[Step | Checked]) -> None:
+        self._app.stage.go_on_beside(batch)
+
+    def break_what_if(self, error: str) -> Sequence[Event]:
+        return self._app.grid.abandon(error)
+
+    def home(self) -> Home:
+        return self._app.recordings.home()
+
+    def keep_what_if(self, events: Sequence[Event], home: Home) -> None:
+        self._app.recordings.keep_what_ifs(events, home)
+
     def load(self, choice: ModelChoice) -> None:
         self._app.notices.clear()  # why the last load failed
         self._app.runs.load(choice)
+        self._app.recording.wait(self._app.explaining)
 
     def pick_models(self, choice: ModelChoice) -> None:
         loaded = None if self._app.runs.pair is None else self._app.choice
         self.ask(ModelPicker(choice, loaded), self.load)
 
+    def show_theme(self, name: str) -> str:
+        """Take a theme's colours, a user's as its file has them now. Why that cannot be, in a line; else empty."""
+        return take_theme(self._app, name)
+
     def show_settings(self, changed: Mapping[str, Any]) -> None:
         if self._app.side_bar is not None:
             self._app.side_bar.show(self.settings)
-        if "theme" in changed:
-            self._app.theme = self.settings.theme
         self._app.texts.prompts.keep = self.settings.record
         if "strategies" in changed and not self.shows_another_run:
             self._app.grid.show_only(self.strategies)

@@ -10,10 +10,23 @@ from textual.notifications import SeverityLevel
 from textual.widget import Widget
 
 from specdec_tui.doors.characters import visible
+from specdec_tui.settings import Settings
+from specdec_tui.tui.commands.footer import Entry
 from specdec_tui.tui.figures.words import PaneState
-from specdec_tui.tui.inspector.panel import Inspector
+from specdec_tui.tui.inspector.difference import Parting, Side, parting
+from specdec_tui.tui.inspector.panel import Inspector, look_at
 from specdec_tui.tui.inspector.place import stand
 from specdec_tui.tui.panes.pane import StrategyPane
+from specdec_tui.tui.tokens.run_log import Place
+
+_KEYS = (
+    Entry("closes", ("step out",)),  # the way out is told however narrow the panel is
+    Entry("rejection", ("next rejection", "previous rejection")),
+    Entry("round", ("previous round", "next round")),
+    Entry("difference", ("first difference",)),
+    Entry("what if", ("branch",)),
+    Entry("more", ("next page of the inspector",)),
+)
 
 
 class InspectionScreen(Protocol):
@@ -29,6 +42,14 @@ class InspectionScreen(Protocol):
 
     def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
         """Tell a person."""
+
+    @property
+    def run_settings(self) -> Settings:
+        """Those of the run that the panes tell of."""
+
+    @property
+    def shown_panes(self) -> Iterable[StrategyPane]:
+        """In their order."""
 
     @property
     def focused(self) -> Widget | None:
@@ -55,6 +76,7 @@ class Inspection:
         self._screen = screen
         self.panel: Inspector | None = None
         self._came_from_outside = False
+        self._parting: tuple[StrategyPane, StrategyPane, Place] | None = None  # what the panel tells of, if it does
 
     def toggle(self) -> None:
         """Inspect the last token of the current pane, or stop inspecting it."""
@@ -95,10 +117,57 @@ class Inspection:
             if other is not pane and other.inspecting:
                 other.close_inspector()
         if self.panel is None:
-            self.panel = Inspector(self._place)
+            keys = [f"{' '.join(name for name, _ in entry.keys)} {entry.label}" for entry in _KEYS]
+            self.panel = Inspector(self._place, keys)
             self._screen.put_up(self.panel)
-        self.panel.show(pane, pane.strategy)
+        self._show(pane, self.panel)
         self.panel.call_after_refresh(self.panel.stand)
+
+    def _show(self, pane: StrategyPane, panel: Inspector) -> None:
+        """The reasons of the token under the cursor; where texts part as long as it stands there, how they do."""
+        if self._parting is not None and self._parting[0] is pane and self._parting[2] == pane.cursor:
+            ours, theirs = self._side(pane, pane.cursor), self._side_at(self._parting[1], pane)
+            if ours is not None and theirs is not None:
+                panel.show_difference(ours, theirs)
+                return
+        self._parting = None
+        panel.show(look_at(pane.run_log, pane.cursor, pane.strategy, self._screen.run_settings), pane.strategy)
+
+    def _side(self, pane: StrategyPane, place: Place | None) -> Side | None:
+        look = look_at(pane.run_log, place, pane.strategy, self._screen.run_settings)
+        return None if look is None else Side(pane.strategy, look)
+
+    def _side_at(self, other: StrategyPane, pane: StrategyPane) -> Side | None:
+        """The token of another pane at the place of the marked one."""
+        assert pane.cursor is not None
+        return self._side(other, other.run_log.find(pane.run_log.token(pane.cursor).position))
+
+    def go_to_difference(self, pane: StrategyPane) -> None:
+        """Mark the first token that the target has otherwise, or else the next pane, and tell both sides of it."""
+        other = self._to_compare_with(pane)
+        if other is None:
+            own = "its tokens are those of another tokenizer" if pane.run_log.own_tokens else "no other pane has text"
+            self._screen.say(f"Nothing to compare {visible(pane.strategy)} with: {own}")
+            return
+        found = parting(pane.run_log, other.run_log)
+        if found.position is None:
+            self._screen.say(_equal(pane, other, found))
+            return
+        place, there = (log.find(found.position) for log in (pane.run_log, other.run_log))
+        if place is None or there is None:
+            self._screen.say(_parted_before(pane, other, found.position))
+        if place is not None:
+            self._parting = pane, other, place
+            pane.inspect(place)
+
+    def _to_compare_with(self, pane: StrategyPane) -> StrategyPane | None:
+        """The target's pane, else the next one with text in the same tokenizer's ids."""
+        shown = list(self._screen.shown_panes)
+        at = shown.index(pane) if pane in shown else -1
+        others = [*shown[at + 1 :], *shown[: max(at, 0)]]
+        others = [other for other in others if other.run_log.last() is not None]
+        others = [other for other in others if not other.run_log.own_tokens and not pane.run_log.own_tokens]
+        return next((other for other in others if other.strategy == "target"), next(iter(others), None))
 
     def settle(self) -> None:
         """The focus has moved: the panel covers no prompt that is written."""
@@ -125,6 +194,27 @@ class Inspection:
             self.panel.remove()
             self.panel = None
             self._came_from_outside = False
+
+
+def _equal(pane: StrategyPane, other: StrategyPane, found: Parting) -> str:
+    """That two texts are the same as far as they can be compared."""
+    names = f"{visible(pane.strategy)} and {visible(other.strategy)}"
+    if not found.shared:
+        return f"{names} have no place in common yet"
+    tokens = f"{found.shared} token{'' if found.shared == 1 else 's'}"
+    if found.longer:
+        return f"{names} are the same in all {tokens} that both have"
+    return f"{names} are equal: the same {tokens}"
+
+
+def _parted_before(pane: StrategyPane, other: StrategyPane, position: int) -> str:
+    """That two texts part at a token that a what-if did not write itself."""
+    names = f"{visible(pane.strategy)} and {visible(other.strategy)}"
+    origins = [one.run_log.origin for one in (pane, other) if one.run_log.find(position) is None]
+    if any(origin is not None and (origin.position, origin.token is None) == (position, False) for origin in origins):
+        return f"{names} part at token {position + 1}: the one that the what-if was given"
+    later = [visible(one.strategy) for one in (pane, other) if one.run_log.find(position) is None]
+    return f"{names} part at token {position + 1}, before {' and '.join(later)} begin{'s' * (len(later) == 1)}"
 
 
 def _nothing(pane: StrategyPane) -> str:

@@ -17,9 +17,11 @@ from specdec_tui.settings import (
     flag_of,
     implied_processor,
     parse_value,
+    unused_by,
 )
-from specdec_tui.several_drafters import asked_for, key_of, running, shown
+from specdec_tui.several_drafters import asked_for, running, shown
 from specdec_tui.tui.commands.config_store import save_settings
+from specdec_tui.tui.commands.table import key
 
 SETTINGS = frozenset(field.name for field in fields(Settings))
 IMMEDIATE = frozenset(("theme",))
@@ -48,6 +50,9 @@ class PreferenceScreen(Protocol):
     def say(self, text: str, severity: SeverityLevel = "information", timeout: float = 5) -> None:
         """Tell a person."""
 
+    def show_theme(self, name: str) -> str:
+        """Take a theme's colours. Why that cannot be, in a line; else empty."""
+
     def show_settings(self, changed: Mapping[str, Any]) -> None:
         """Settings have other values now."""
 
@@ -59,11 +64,15 @@ class PreferenceScreen(Protocol):
 
 
 class Preferences:
-    """The settings of the next run. Every change is saved for the next time, but for those made over an open trace."""
+    """The settings of the next run. Every change is saved for the next time, but for those made over an open trace.
+
+    And while they are held: then only what is no part of a run is saved, and all else is put back.
+    """
 
     def __init__(self, screen: PreferenceScreen, settings: Settings) -> None:
         self._screen = screen
         self.settings = settings
+        self._held: Settings | None = None
 
     def change(self, values: Mapping[str, Any], word: str = "") -> None:
         """Take over valid values; those of the models lead to a load. A run at work and a trace keep their own.
@@ -71,24 +80,50 @@ class Preferences:
         `word` tells of the change in place of the usual words.
         """
         own = {name: value for name, value in values.items() if name in SETTINGS}
-        if self.settings.processor == "greedy" and "processor" not in own and (implied := implied_processor(own)):
-            # As on the command line.
-            used = " and ".join(flag_of(name) for name in own)
-            word = f"{implied['processor']} in place of greedy{self._when}, which has no use for {used}"
+        if "theme" in own and (problem := self._screen.show_theme(own["theme"])):
+            del own["theme"]
+            self._screen.say(problem, "error")
+            self._screen.show_settings({})  # whatever chose it shows again what there is
+        if implied := implied_processor(own, now := self.settings.processor):  # as on the command line
+            unused = " and ".join(map(flag_of, unused_by(now, own)))
+            word = f"{implied['processor']} in place of {now}{self._when}, which has no use for {unused}"
             own |= implied
         if own:
             self.settings = replace(self.settings, **own)
             self._screen.show_settings(own)
             if not word and self._screen.shows_another_run and set(own) - IMMEDIATE:
                 word = "Applies to the next run"
-            if self._screen.shows_trace:
+            if self._held is not None and set(own) - IMMEDIATE:
+                word = f"{word or 'Set'}; only until the tour ends, nothing is saved"
+                own = {name: value for name, value in own.items() if name in IMMEDIATE}
+            if own and self._screen.shows_trace:
                 word = f"{word or 'Set'}; for this session: in a replay nothing is saved"
-            else:
+            elif own:
                 self._save(own)
             if word:
                 self._screen.say(word)
         if models := {name: value for name, value in values.items() if name not in SETTINGS}:
             self._change_models(models)
+
+    def hold(self) -> None:
+        """These settings are to come back."""
+        self._held = self.settings
+
+    def put_back(self, for_good: bool = True) -> bool:
+        """The held settings are those of the next run again, and stay held unless `for_good`.
+
+        Whether all are as they were: what is no part of a run stays as it was changed.
+        """
+        held = self._held
+        if held is None:
+            return True
+        if for_good:
+            self._held = None
+        kept = {name: getattr(self.settings, name) for name in IMMEDIATE}
+        before, self.settings = self.settings, replace(held, **kept)
+        if changed := _differing(before, self.settings):
+            self._screen.show_settings(changed)
+        return self.settings == held
 
     def _save(self, own: Mapping[str, Any]) -> None:
         try:
@@ -102,9 +137,13 @@ class Preferences:
         now = set(running(asked, drafters)) ^ {name}
         if name not in shown(drafters):
             needed = SPECULATIVE.index(name) + 1
-            self._screen.say(f"{name} takes {needed} drafters: m loads them", "warning")
+            self._screen.say(f"{name} takes {needed} drafters: {key('models')} loads them", "warning")
         elif now:
-            word = f"{name} on{self._when}" if name in now else f"{name} off{self._when}; {key_of(name)} brings it back"
+            word = (
+                f"{name} on{self._when}"
+                if name in now
+                else f"{name} off{self._when}; {key(f'toggle {name}')} brings it back"
+            )
             self.change({"strategies": parse_value("strategies", ",".join(asked_for(now, asked, drafters)))}, word)
         else:
             self._screen.say("At least one strategy stays on", "warning")
@@ -129,3 +168,8 @@ class Preferences:
             self._screen.pick_models(replace(choice, **values))
         else:
             self._screen.load(replace(choice, **values))
+
+
+def _differing(before: Settings, now: Settings) -> Mapping[str, Any]:
+    """The settings that have other values now, with these."""
+    return {name: getattr(now, name) for name in SETTINGS if getattr(now, name) != getattr(before, name)}

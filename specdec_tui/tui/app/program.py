@@ -12,9 +12,11 @@ from specdec_tui.doors import output
 from specdec_tui.doors.writing import log_file
 from specdec_tui.session import Engine
 from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.traces.format import TraceError
 from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.app.engine_thread import one_line
 from specdec_tui.tui.app.recordings import WRITES, Replay
+from specdec_tui.tui.commands.keymap import Keymap
 from specdec_tui.tui.terminal.collector import full_collections_on_request
 from specdec_tui.tui.terminal.paste import pastes_kept_whole
 from specdec_tui.tui.terminal.terminal import (
@@ -22,6 +24,7 @@ from specdec_tui.tui.terminal.terminal import (
     leaving_when_told,
     screen_to_ourselves,
     use_our_driver,
+    use_page_driver,
 )
 
 ENGINE_SECONDS = 0.4  # for what is at work to tidy up behind itself: all that is to be kept is kept by then
@@ -29,19 +32,32 @@ WRITING_SECONDS = 10.0  # for what is still to be kept
 
 
 def run_app(
-    engine: Engine, settings: Settings, choice: ModelChoice, prompt: str = "", replay: Replay | None = None
+    engine: Engine,
+    settings: Settings,
+    choice: ModelChoice,
+    prompt: str = "",
+    replay: Replay | None = None,
+    keymap: Keymap | None = None,
+    tour: bool = False,
+    in_page: bool = False,
 ) -> NoReturn:
     """Open the app, on a pair or on a trace, and stay until it is left; the process ends here, with the exit status.
+
+    `in_page`: not in a terminal but in a web page, whose server has our standard input and output.
 
     A load cannot be interrupted inside a library, and taking torch and its threads down costs seconds:
     once all is written, nothing is waited for.
     """
-    app = SpecdecApp(engine, settings, choice, prompt, replay)
+    app = SpecdecApp(engine, settings, choice, prompt, replay, keymap, tour)
     app.error_console = output.console(error=True)
-    use_our_driver(app)
+    (use_page_driver if in_page else use_our_driver)(app)
     with leaving_when_told(lambda status: app.exit(return_code=status), lambda: give_back(app)):
         try:
-            with screen_to_ourselves(log_file()), full_collections_on_request(), pastes_kept_whole():
+            with (
+                screen_to_ourselves(log_file(), 1 if in_page else None),
+                full_collections_on_request(),
+                pastes_kept_whole(),
+            ):
                 app.run()
         finally:
             give_back(app)
@@ -74,9 +90,14 @@ def _keep(app: SpecdecApp) -> None:
 
 
 def keep_unfinished(app: SpecdecApp) -> str:
-    """A run that is not finished is not lost with it. Else says in one line what is, and why."""
-    if app.runs.run is not None:
-        return app.recordings.keep_unfinished(app.runs.run, app.runs.pair)
+    """A run or what-if that is not finished is not lost with it. Else says in one line what is, and why."""
+    if app.runs.run is not None and (problem := app.recordings.keep_unfinished(app.runs.run, app.runs.pair)):
+        return problem
+    if (what_if := app.what_ifs.unfinished()) is not None:
+        try:
+            app.recordings.add(*what_if)()
+        except TraceError as error:
+            return f"the what-if at work: {error}"
     return ""
 
 

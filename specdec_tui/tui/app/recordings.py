@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
-
-from textual.message import Message
-from textual.notifications import SeverityLevel
+from typing import Any, NamedTuple
 
 from specdec_tui.backends.pair import PairInfo
-from specdec_tui.benchmark.environment import describe_environment
 from specdec_tui.data_folder import data_folder
-from specdec_tui.decoding.records import Event, RunStarted, Step
+from specdec_tui.decoding.records import Event, RunStarted, Step, strategy_of
 from specdec_tui.doors import writing
-from specdec_tui.settings import STRATEGIES, SettingError, config_file, parse_path
+from specdec_tui.settings import SERVED, STRATEGIES, SettingError, config_file, parse_path
 from specdec_tui.several_drafters import drafters_in, running
 from specdec_tui.traces.baseline import Baseline, last_baseline, measured_against
 from specdec_tui.traces.files import read_trace, write_lines
 from specdec_tui.traces.format import Trace, TraceError, TraceHeader, new_header, summarise
 from specdec_tui.traces.journal import Journal
 from specdec_tui.traces.store import TraceStore
-from specdec_tui.tui.app.notices import Holds, always
+from specdec_tui.tui.app.joining import Home, is_same_run
 from specdec_tui.tui.app.recording_messages import (
     BaselineFound,
     BaselineKnown,
@@ -36,10 +31,11 @@ from specdec_tui.tui.app.recording_messages import (
     SummedUp,
     TraceRead,
 )
+from specdec_tui.tui.app.recording_screen import RecordingScreen
 from specdec_tui.tui.app.runs import Run
-from specdec_tui.tui.commands.dialog import Answer, Dialog
+from specdec_tui.tui.commands.command import EXPORTS, export_kind
 from specdec_tui.tui.commands.header import local_time, one_row
-from specdec_tui.tui.commands.table import EXPORTS, export_kind
+from specdec_tui.tui.commands.table import key
 from specdec_tui.tui.screens.export import ExportScreen, Target
 from specdec_tui.tui.screens.history import HistoryScreen, Purpose
 
@@ -51,46 +47,35 @@ WRITES = "specdec-writes"
 class Replay:
     """A trace to open with, and the speed of a race of it (None: shown at once).
 
-    `left_out`: in a line each, settings of environment and config file that are wrong.
+    `path`: where it was read from. `left_out`: in a line each, settings of environment and config file that are wrong.
     """
 
     trace: Trace
     speed: float | None = None
     left_out: Sequence[str] = ()
+    path: Path | None = None
 
 
-class RecordingScreen(Protocol):
-    """What recordings ask of the screen."""
+class _Own(NamedTuple):
+    """A run that was made here. `journal`: what keeps it, where runs are recorded."""
 
-    def say(
-        self, text: str, severity: SeverityLevel = "information", timeout: float = 5, holds: Holds = always
-    ) -> None:
-        """Tell a person."""
-
-    def post_message(self, message: Message) -> bool:
-        """Take any of the messages of recordings from any thread."""
-
-    def ask(
-        self, dialog: Dialog[Answer], answered: Callable[[Answer], None], left: Callable[[], None] = lambda: None
-    ) -> None:
-        """Open a dialog; `answered` is called with its answer, `left` where it is closed without one."""
-
-    def show_trace(self, trace: Trace, race: bool, run: Run | None = None) -> None:
-        """Fill the panes with a run of the past, and race it. `run`: it is that one, made here."""
-
-    def photograph(self) -> str:
-        """The panes as SVG; empty where something lies on top of them."""
-
-    def settle(self) -> None:
-        """Something here is not as it was."""
+    trace: Trace
+    run: Run
+    journal: Journal | None
 
 
 class Recordings:
-    """`later` does something when no run is timed."""
+    """`later` does something when no run is timed; `describe` tells what the engine computes on."""
 
-    def __init__(self, screen: RecordingScreen, later: Callable[[Callable[[], object]], object]) -> None:
+    def __init__(
+        self,
+        screen: RecordingScreen,
+        later: Callable[[Callable[[], object]], object],
+        describe: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
         self._screen = screen
         self._later = later
+        self._describe = describe
         self._environment: dict[str, Any] = {}
         self.store = TraceStore()
         self.trace: Trace | None = None
@@ -98,7 +83,8 @@ class Recordings:
         self._last_target: Trace | None = None
         self._begun: datetime | None = None
         self._journal: Journal | None = None  # of the last run, where it is to be kept
-        self._own: tuple[Trace, Run] | None = None  # the last run that was made here
+        self._own: _Own | None = None  # the last run that was made here
+        self._file: Path | None = None  # of the open trace
         self.opened = ""
         """When and with which models the open trace was made; empty where the last run was made here."""
 
@@ -122,8 +108,7 @@ class Recordings:
         self._later(self._learn_environment)
 
     def _learn_environment(self) -> None:
-        if "torch" in sys.modules:  # else the engine computes elsewhere, and importing it would hold the screen up
-            self._environment = describe_environment()
+        self._environment = dict(self._describe())
 
     def begin(self, run: Run, pair: PairInfo | None) -> Callable[[Event], object]:
         """The panes are for a new run. What comes back is called with its events, in the engine's thread."""
@@ -172,7 +157,9 @@ class Recordings:
         trace, journal = self._trace_of(run, pair), self._journal
         if trace is None:
             return
-        self.trace, self._own = trace, (trace, run)
+        self.trace = trace
+        if not run.is_aside:
+            self._own = _Own(trace, run, journal)
 
         def sum_up() -> None:
             whole = _summed_up(trace)
@@ -239,20 +226,67 @@ class Recordings:
 
     def leave(self) -> bool:
         """Out of an opened trace, to the last run that was made here; False where there is neither."""
-        if not self.opened or self._own is None:
+        return bool(self.opened) and self._own is not None and self.show_own()
+
+    def show_own(self) -> bool:
+        """The last run that was made here in the panes again; False where there is none: then they show nothing."""
+        if self._own is None:
+            self.trace, self.opened, self.refusal = None, "", ""
             return False
-        (self.trace, run), self.opened, self.refusal = self._own, "", ""
-        self._screen.show_trace(self.trace, False, run)
+        self.trace, self.opened, self.refusal, self._file = self._own.trace, "", "", None
+        self._screen.show_trace(self.trace, False, self._own.run)
         if "target" not in self.trace.strategies:
             self.find_baseline(self.trace)
         return True
+
+    def home(self) -> Home:
+        """Where what-ifs of what the panes show now belong."""
+        assert self.trace is not None, "what-ifs are of a trace"
+        own, journal = self._own, self._journal
+        of_own_run = own is not None and is_same_run(own.trace, self.trace)
+        if own is not None and (of_own_run or self.opened):
+            journal = own.journal
+        if not self.opened:
+            return Home(self.trace, False, None, journal, of_own_run)
+        of_own_file = journal is not None and self._file is not None and self._file == journal.path
+        return Home(self.trace, True, self._file, None, of_own_file)
+
+    def add(self, events: Sequence[Event], home: Home) -> Callable[[], None]:
+        """What-ifs have been played: they join the run that they are of. What comes back writes that. TraceError.
+
+        Its file is replaced as a whole or stays as it was; there is none where runs are not recorded.
+        """
+        own, shown = self._own, self.trace
+        for known in (shown, None if own is None else own.trace):
+            if known is not None and is_same_run(known, home.trace):
+                home.trace = known  # with what was found out of it meanwhile
+        whole = home.join(events)
+        if own is not None and (home.is_own or is_same_run(own.trace, whole)):
+            if is_same_run(shown, own.trace):
+                self.trace = whole
+            self._own = own._replace(trace=whole)  # what is added to the run itself later must not leave this out
+        if is_same_run(shown, whole):
+            self.trace = whole
+        return lambda: home.keep(whole)
+
+    def keep_what_ifs(self, events: Sequence[Event], home: Home) -> None:
+        """They join their run, and its file when no run is timed: where that cannot be, it is said."""
+        write = self.add(events, home)
+
+        def keep() -> None:
+            try:
+                write()
+            except TraceError as error:
+                self._not_kept(f"the what-if is not kept: {error}")
+
+        self._later(keep)
 
     def complete(self, trace: Trace, whole: Trace) -> None:
         """What was found out of a run's trace behind its end takes its place."""
         if self.trace is trace:
             self.trace = whole
-        if self._own is not None and self._own[0] is trace:
-            self._own = whole, self._own[1]
+        if self._own is not None and self._own.trace is trace:
+            self._own = self._own._replace(trace=whole)
 
     def open_file(self, path: Path, purpose: Purpose = "show") -> None:
         """Read a trace in a thread of its own, then show it, race it, or ask where it is exported to."""
@@ -276,16 +310,17 @@ class Recordings:
             dialog = ExportScreen(trace, kinds=without_screen)
             self._screen.ask(dialog, lambda target: self._write(trace, target, ""), left=self.history)
         elif running:
-            at_work = "A run is at work: stop it first (ctrl+c), then open the trace"
+            at_work = f"A run is at work: stop it first ({key('stop or quit')}), then open the trace"
             self._screen.say(at_work, "warning", holds=lambda: self.trace is None)
         else:
-            self.show(message.found, message.purpose == "race")
+            self.show(message.found, message.purpose == "race", message.path)
 
-    def show(self, trace: Trace, race: bool = False) -> None:
-        """Fill the panes with a finished run."""
+    def show(self, trace: Trace, race: bool = False, path: Path | None = None) -> None:
+        """Fill the panes with a finished run, read from `path`."""
         names = trace.strategies
-        missing = ", ".join(name for name in names if name not in STRATEGIES)
-        if not set(names) & set(STRATEGIES):
+        known = {*STRATEGIES, *SERVED}
+        missing = ", ".join(name for name in names if strategy_of(name) not in known)
+        if not known.intersection(names):
             problem = f"The trace has no strategy that this version knows: {missing or 'it is empty'}"
             if self.trace is None:
                 self.opened, self.refusal = _title(trace), problem
@@ -294,7 +329,7 @@ class Recordings:
             return
         if missing:
             self._screen.say(f"Strategies this version does not know are left out: {missing}", "warning")
-        self.trace, self.opened, self.refusal = trace, _title(trace), ""
+        self.trace, self.opened, self.refusal, self._file = trace, _title(trace), "", path
         self._screen.show_trace(trace, race)
         if "target" not in names:
             self.find_baseline(trace)
@@ -308,7 +343,7 @@ class Recordings:
             self._screen.say(
                 "The run is still at work: export it when it has ended"
                 if running
-                else "Nothing to export yet: run a prompt first, or open a trace (H)",
+                else f"Nothing to export yet: run a prompt first, or open a trace ({key('history')})",
                 holds=lambda: self.trace is None,
             )
             return

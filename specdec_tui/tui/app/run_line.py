@@ -10,12 +10,14 @@ from textual.geometry import Size
 from textual.widget import Widget
 
 from specdec_tui.tui.app.notices import Notice
-from specdec_tui.tui.app.race import Race, finish_words
 from specdec_tui.tui.commands.header import one_row
+from specdec_tui.tui.commands.table import key
 from specdec_tui.tui.figures.words import in_rows
+from specdec_tui.tui.race.race import Race
 
 # Beside a notice at least so much of the prompt is left, or none of it.
 _LEAST_CELLS = 20
+_BAR_CELLS = 24
 
 
 class RunLine(Widget):
@@ -49,27 +51,34 @@ class RunLine(Widget):
 
 
 def happening(
-    last_prompt: str, waiting: str, running: bool, opened: str, race: Race | None, outcome: str = ""
+    last_prompt: str, waiting: str, running: bool, opened: str, race: Race | None, before: int | None = None
 ) -> list[Content]:
     """What the panes show, and what waits.
 
-    `opened` tells of the trace in them, where they show one; `outcome` of the race that was in them.
+    `opened` tells of the trace in them, where they show one; `before`, how many of other tabs come before the run.
     """
-    if race is not None:
-        clock = f"race {race.speed:g}×  {race.seconds:.1f} of {race.length:.1f} s"
-        finished = finish_words(race.finished)
-        keys = ("  , slower  . faster  R ends", "$text-muted")
-        return [Content.assemble((clock, "bold $text-accent"), (f"  {finished}" * bool(finished), "bold"), keys)]
     parts = []
-    if outcome and not running:
-        end = (outcome, "bold"), ("  race over", "bold $text-accent"), ("  R again", "$text-muted")
-        parts.append(Content.assemble(*end))
+    if race is not None:
+        parts.append(race_clock(race))
     elif last_prompt and (running or not waiting):
         shown = Content.assemble(("› ", "bold $text-primary"), one_row(last_prompt))
         parts.append(Content.assemble((f"{opened} ", "$text-accent"), shown) if opened else shown)
+    if before is not None:
+        parts.append(Content.styled(f"waiting for another tab ({before} before you)", "bold $text-warning"))
     if waiting:
         parts.append(Content.assemble(("waiting  ", "$text-warning"), one_row(waiting)))
     return parts
+
+
+def race_clock(race: Race) -> Content:
+    """Whether a race plays, how fast, and where it is, in words and as a bar. Who is when, the lanes tell."""
+    doing = f"{'over' if race.over else '▶' if race.playing else 'paused'} {race.speed:g}×"
+    digits = 2 if race.length < 10 else 1
+    clock = f"race {doing}  {race.seconds:.{digits}f} of {race.length:.{digits}f} s"
+    clock += " with prefill" * race.over  # which the tokens/s of the ranking below are without
+    done = int(_BAR_CELLS * race.seconds / race.length) if race.length else 0
+    bar = ("━" * done, "$text-accent"), ("╺" * (done < _BAR_CELLS) + "─" * (_BAR_CELLS - done - 1), "$quiet")
+    return Content.assemble((clock, "bold $text-accent"), "  ", *bar, (f"  {key('race')} ends", "$text-muted"))
 
 
 def with_notices(parts: Sequence[Content], notices: Sequence[Notice], width: int) -> Content:

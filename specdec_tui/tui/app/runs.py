@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from time import thread_time
-from typing import Literal, Protocol
+from typing import Literal
 
-from textual.notifications import SeverityLevel
-
-from specdec_tui.backends.pair import PairInfo, Progress
+from specdec_tui.backends.pair import Health, PairInfo, Progress
 from specdec_tui.decoding.records import Event, Finished, PrefillDone, RoundVerified, Step
-from specdec_tui.session import Engine
+from specdec_tui.session import Engine, Waiting
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.several_drafters import drafters_in
 from specdec_tui.tui.app.engine_thread import EngineThread, JobEnded
-from specdec_tui.tui.app.notices import Holds, always
+from specdec_tui.tui.app.run_screen import RunScreen
+from specdec_tui.tui.commands.table import key
+from specdec_tui.what_ifs import WhatIf
 
 # A painting takes the interpreter for some milliseconds, whatever it shows, and decoding waits that
 # long. So there are as many paintings as fit into this share of the time, within these limits.
@@ -36,46 +36,21 @@ class Run:
     events: list[Event] = field(default_factory=list)
     turn: int = 0
     """Of the conversation; 0: of none."""
+    is_aside: bool = False
+    """It is none of the user's own."""
 
 
-class RunScreen(Protocol):
-    """What runs ask of the screen."""
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What the engine is at in the place of a prompt: what-ifs. Who asked for them hears what comes of it.
 
-    @property
-    def settings(self) -> Settings:
-        """What the next run will be made with."""
+    `went_on` with what has happened, in batches; `ended` once, with the engine's error or nothing.
+    """
 
-    def say(
-        self, text: str, severity: SeverityLevel = "information", timeout: float = 5, holds: Holds = always
-    ) -> None:
-        """Tell a person."""
-
-    def show_progress(self, progress: Progress | None) -> None:
-        """How far a load is, or what is made in the background."""
-
-    def pair_loaded(self, pair: PairInfo) -> None:
-        """The models that answer from now on."""
-
-    def run_begins(self, run: Run) -> Callable[[Event], object]:
-        """Make room for a run with the present settings. What comes back wants its events, in the engine's thread."""
-
-    def run_goes_on(self, batch: Sequence[Event]) -> None:
-        """Show what has happened."""
-
-    def run_breaks(self, error: str) -> Sequence[Event]:
-        """The engine failed. The ends of what was still at work, as they are shown."""
-
-    def run_ended(self, run: Run) -> None:
-        """Nothing more comes of this run."""
-
-    def chat_is_new(self) -> None:
-        """The conversation so far is forgotten."""
-
-    def give_back(self, prompt: str) -> None:
-        """A prompt that will not run."""
-
-    def settle(self) -> None:
-        """Something here is not as it was."""
+    went_on: Callable[[Sequence[Event]], object]
+    ended: Callable[[str], object]
+    gives_way: bool = False
+    """Whether it ends for a prompt or a load; else they wait for it."""
 
 
 class Runs:
@@ -92,12 +67,19 @@ class Runs:
         self.last_prompt = ""
         self.run: Run | None = None
         """The run at work, else the last one."""
+        self._own: Run | None = None  # of the user, while the last one is aside
         self.turns = 0
         """Of the conversation, answered so far."""
+        self.before: int | None = None
+        """How many that others asked for come before what is at work here; None where it has begun."""
+        self.health: Health | None = None
+        """How the target's server was when it was last heard of; None of a target that is here."""
+        self._looks: set[int] = set()
         self._loads: dict[int, ModelChoice] = {}
         self._abandoned: dict[int, ModelChoice] = {}
         self._new_chats: set[int] = set()
         self._job: int | None = None
+        self._play: Play | None = None
         self._again = False
         self._spent = 0.0
 
@@ -133,6 +115,7 @@ class Runs:
 
     def load(self, choice: ModelChoice) -> None:
         """Load a pair in the background; the present one stays until the new one is ready."""
+        self._make_way()
         self._loads[self.engine.load(choice)] = choice
         if self.running:
             self._screen.say("The models are loaded when the run has ended", holds=lambda: self.running)
@@ -143,11 +126,16 @@ class Runs:
         if self.pair is not None and not self.waiting:  # a waiting prompt makes what it needs itself
             self.engine.prepare(self._screen.settings)
 
+    def look_after_server(self) -> None:
+        """While nothing else is at work: is the target's server there, and how far is it?"""
+        if self.pair is not None and self.pair.target.is_served and self.state == "ready" and not self._looks:
+            self._looks.add(self.engine.look_after())
+
     def lacks_models(self) -> bool:
         """Whether nothing can run, now or soon; said if so."""
         lacking = self.pair is None and not self._loads
         if lacking:
-            missing = "No models are loaded: choose a pair (escape, then m)"
+            missing = f"No models are loaded: choose a pair ({key('panes')}, then {key('models')})"
             self._screen.say(missing, "warning", holds=lambda: self.pair is None and not self._loads)
         return lacking
 
@@ -156,7 +144,7 @@ class Runs:
     def submit(self, prompt: str, accept: Callable[[str], None]) -> None:
         """Run a prompt or let it wait; `accept` is called where it does not have to stay in its box."""
         if not prompt.strip():
-            self._screen.say("Type a prompt first; r runs the last one again")
+            self._screen.say(f"Type a prompt first; {key('run again')} runs the last one again")
         elif self.state in ("loading", "running") and self.waiting:
             already = "One prompt is waiting already; this one stays in the box"
             self._screen.say(already, holds=lambda: bool(self.waiting))
@@ -172,6 +160,14 @@ class Runs:
             self._screen.say("One prompt is waiting already", holds=lambda: bool(self.waiting))
         elif not self.lacks_models():
             self._run_or_wait(self.last_prompt, again=self.run is None or self.run.prompt == self.last_prompt)
+
+    def play(self, requests: Sequence[WhatIf], play: Play) -> bool:
+        """Have what-ifs played as a run of their own, which `stop` ends too; False where the engine is not free."""
+        if self.state != "ready" or self.waiting:
+            return False
+        self._play, self._job = play, self.engine.what_ifs(requests)
+        self._settle()
+        return True
 
     def stop(self) -> str:
         """End the run within a round and keep its text, or else abandon the loads. Says what it did.
@@ -196,15 +192,24 @@ class Runs:
         self._abandoned |= self._loads
         self._loads.clear()
         self._screen.show_progress(None)
-        kept = "no models are loaded, m loads some" if self.pair is None else f"{self.pair.target.name} stays"
+        kept = (
+            f"no models are loaded, {key('models')} loads some"
+            if self.pair is None
+            else f"{self.pair.target.name} stays"
+        )
         return f"Load abandoned: {kept}"
 
     def new_chat(self) -> None:
         """Forget the conversation, behind the run at work."""
         self._new_chats.add(self.engine.new_chat())
 
+    def _make_way(self) -> None:
+        if self._play is not None and self._play.gives_way and self._job is not None:
+            self.engine.cancel(self._job)
+
     def _run_or_wait(self, prompt: str, *, again: bool = False) -> None:
         self.waiting, self._again = prompt, again
+        self._make_way()
         state = self.state
         when = {"loading": "as soon as the models are ready", "running": "after this one"}.get(state)
         if when is not None:
@@ -222,10 +227,26 @@ class Runs:
         settings = self._screen.settings
         turn = (max(1, self.turns) if self._again else self.turns + 1) if self.chats else 0
         self.last_prompt, self.run = prompt, Run(prompt, settings, turn=turn)
-        seen = self._screen.run_begins(self.run)
+        self._start(self.run, again=self._again)
+
+    def _start(self, run: Run, *, again: bool = False) -> None:
+        seen = self._screen.run_begins(run)
         if self._abandoned:
             self._screen.say("The run begins as soon as the abandoned load has let go")
-        self._job = self.engine.run(prompt, settings, again=self._again, seen=seen)
+        self._job = self.engine.run(run.prompt, run.settings, again=again, aside=run.is_aside, seen=seen)
+
+    def run_aside(self, prompt: str, settings: Settings) -> None:
+        """Run now, for the tour, what belongs to no conversation; `r` and the earlier prompts know nothing of it."""
+        if self.run is None or not self.run.is_aside:
+            self._own = self.run
+        self.run = Run(prompt, settings, is_aside=True)
+        self._start(self.run)
+        self._settle()
+
+    def forget_aside(self) -> None:
+        """The user's own last run is the last one again, once nothing is at work."""
+        if self.run is not None and self.run.is_aside and not self.running:
+            self.run = self._own
 
     def _return_waiting(self) -> None:
         if self.waiting:
@@ -255,6 +276,15 @@ class Runs:
                     self._screen.show_progress(progress)
                 case PairInfo() as pair:
                     self._loaded(report.job, pair)
+                case Waiting(before=before):
+                    if report.job == self._job:
+                        self.before = before or None
+                        self._screen.settle()
+                case Health() as health:
+                    self.health = health
+                case JobEnded() if report.job in self._looks:
+                    self._looks.discard(report.job)
+                    self._settle()
                 case JobEnded(error=error):
                     self._deliver(batch)
                     batch = []
@@ -271,13 +301,28 @@ class Runs:
         return min(max(spent / PAINTING_SHARE, SHORTEST_PAUSE), LONGEST_PAUSE)
 
     def _deliver(self, batch: list[Event]) -> None:
+        if batch and self.before is not None:
+            self.before = None
+            self._screen.settle()
+        if batch and self._play is not None:
+            self._play.went_on(batch)
+            return
         if not batch or self.run is None:
             return
         self.run.events += batch
         self._screen.run_goes_on(batch)
+        self._hear_of_server(batch)
         over = any(isinstance(event, Finished) for event in batch)
         if over and self.run.turn and any(map(_wrote, self.run.events)):
             self.turns = self.run.turn
+
+    def _hear_of_server(self, batch: Sequence[Event]) -> None:
+        """Rounds tell of it too."""
+        records = [event.record for event in batch if isinstance(event, Step)]
+        calls = [one for one in records if isinstance(one, RoundVerified | PrefillDone) and one.wire_seconds]
+        if calls and self.run is not None:
+            self.health = Health(calls[-1].wire_seconds, added=self.run.settings.added_latency / 1000)
+            self._screen.settle()
 
     def _job_ended(self, job: int, error: str) -> None:
         self._screen.show_progress(None)
@@ -299,7 +344,7 @@ class Runs:
 
     def _loaded(self, job: int, pair: PairInfo) -> None:
         had_turns = self.turns > 0 and self._screen.settings.chat
-        self.pair, self.turns = pair, 0
+        self.pair, self.turns, self.health = pair, 0, None
         self._screen.chat_is_new()
         # An abandoned load may have been over already: then its pair is what answers.
         self.choice = (self._abandoned | self._loads).get(job, self.choice)
@@ -312,15 +357,22 @@ class Runs:
         del self._loads[job]
         self.prepare()
         if error:
-            kept = "" if self.pair is None else f" The present pair stays: {self.pair.target.name}."
-            # With a pair in place one goes on; without, nothing matters more until another load.
-            self._screen.say(f"{error}{kept}", "error", timeout=20 if kept else inf)
+            said, seconds = error, inf  # nothing matters more until another load
+            if self.pair is not None:
+                said = f"{error.removesuffix('.')}. The present pair stays: {self.pair.target.name}."
+                seconds = 20
+            self._screen.say(said, "error", timeout=seconds)
             if self.pair is None and not self._loads:
                 self._return_waiting()
 
     def _run_ended(self, error: str) -> None:
+        self._job = self.before = None
+        if self._play is not None:
+            play, self._play = self._play, None
+            play.ended(error)
+            self.prepare()
+            return
         assert self.run is not None
-        self._job = None
         if error:
             self.run.events += self._screen.run_breaks(error)
             self._screen.say(f"The run failed: {error}", "error", timeout=20)

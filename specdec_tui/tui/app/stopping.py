@@ -6,6 +6,7 @@ from collections.abc import Callable
 from time import monotonic
 
 from specdec_tui.tui.app.runs import Runs
+from specdec_tui.tui.commands.table import key
 
 SECOND_PRESS_SECONDS = 3.0
 
@@ -25,7 +26,8 @@ class Stopping:
             return True
         self._pressed = now
         said = self._runs.stop()
-        self._tell(f"{said}; ctrl+c again quits" if said else "ctrl+c again quits", timeout=SECOND_PRESS_SECONDS)
+        again = f"{key('stop or quit')} again quits"
+        self._tell(f"{said}; {again}" if said else again, timeout=SECOND_PRESS_SECONDS)
         return False
 
     def stop(self) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from specdec_tui.settings import SettingError
 from specdec_tui.tui.app.stage import Stage
-from specdec_tui.tui.commands.table import check_view, following_view
+from specdec_tui.tui.commands.command import check_view, following_view
+from specdec_tui.tui.commands.table import key
 
 
 class Views:
@@ -40,5 +41,5 @@ class Views:
         grid = self._stage.grid
         self._with_drafts = not self._with_drafts
         grid.show_drafts(self._with_drafts)
-        where = " view (v)" if all(pane.view != "text" for pane in grid.shown) else ""
+        where = f" view ({key('view')})" if all(pane.view != "text" for pane in grid.shown) else ""
         self._tell(f"Refused drafts are {'shown' if self._with_drafts else 'left out'} in the text{where}")

@@ -9,9 +9,10 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from specdec_tui.config_table import LONGEST_CONFIG
 from specdec_tui.doors.reading import read_text
 from specdec_tui.doors.writing import place
-from specdec_tui.settings import LONGEST_CONFIG, SettingError, flag_of, name_of, reason_of
+from specdec_tui.settings import SettingError, flag_of, name_of, reason_of
 
 
 def save_settings(path: Path, changed: Mapping[str, Any]) -> None:

@@ -17,9 +17,12 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from specdec_tui.settings import SPECULATIVE, STRATEGIES
-from specdec_tui.tui.commands.table import COMMANDS, commands_with, key_names
+from specdec_tui.tui.commands.command import key_names, keys_of
+from specdec_tui.tui.commands.examples import EXAMPLES
+from specdec_tui.tui.commands.table import COMMANDS, commands_with
 
 Place = Literal[
+    "empty prompt",
     "prompt",
     "prompt at work",
     "panes",
@@ -27,6 +30,9 @@ Place = Literal[
     "after a run",
     "trace",
     "race",
+    "race at rest",
+    "tour",
+    "tour at work",
     "inspector",
     "search",
     "side bar",
@@ -35,6 +41,7 @@ Place = Literal[
 """Where a person is, and what they can do there."""
 
 MOST_ENTRIES = 9
+"""In 80 columns; in wider ones a few more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ class Entry:
     def keys(self) -> list[tuple[str, str]]:
         """The first key of each command: its name for a person, and Textual's."""
         found = [_BY_NAME[name] for name in self.commands]
-        return [(key_names(command)[0].replace("ctrl+", "^"), command.keys.split(",")[0]) for command in found]
+        return [(key_names(command)[0].replace("ctrl+", "^"), keys_of(command)[0]) for command in found]
 
 
 _BY_NAME = {command.name: command for command in COMMANDS}
@@ -66,13 +73,34 @@ _INSPECT = _entry("Token", "inspect")
 _MODELS = _entry("Models", "models")
 _SETTINGS = _entry("Settings", "settings")
 _EXPORT = _entry("Export", "export")
+_LAB = _entry("γ-lab", "lab")
+_TOUR = _entry("Tour", "tour")
 _MENU = _entry("Menu", "commands")
 _HELP = _entry("Help", "help on a plain key")
 _HELP_ANYWHERE = _entry("Help", "help")
 _QUIT = _entry("Quit", "quit")
 
+_RACE = (
+    _entry("Round", "previous round of the race", "next round of the race"),
+    _entry("End", "race"),
+    _entry("Speed", "slower race", "faster race"),
+    _PANE,
+    _entry("Jump", "back in the race", "on in the race"),
+    _MENU,
+    _HELP,
+)
+
 # What does not fit is left out from the third last on: the menu and the last entry are always there.
 FOOTERS: dict[Place, tuple[Entry, ...]] = {
+    "empty prompt": (
+        _entry("Run", "run"),
+        _entry("Examples", *(f"example {one.kind}" for one in EXAMPLES)),
+        _entry("Panes", "panes"),
+        _entry("Earlier", "earlier prompts"),
+        _QUIT,
+        _MENU,
+        _HELP_ANYWHERE,
+    ),
     "prompt": (
         _entry("Run", "run"),
         _entry("New line", "new line"),
@@ -96,6 +124,7 @@ FOOTERS: dict[Place, tuple[Entry, ...]] = {
         _entry("On/off", *(f"toggle {name}" for name in (*STRATEGIES[:5], *SPECULATIVE[1:]))),  # the help has them all
         _MODELS,
         _SETTINGS,
+        _TOUR,
         _QUIT,
         _MENU,
         _HELP,
@@ -108,6 +137,7 @@ FOOTERS: dict[Place, tuple[Entry, ...]] = {
         _INSPECT,
         _SETTINGS,
         _MODELS,
+        _TOUR,
         _MENU,
         _HELP,
     ),
@@ -119,6 +149,8 @@ FOOTERS: dict[Place, tuple[Entry, ...]] = {
         _EXPORT,
         _SETTINGS,
         _MODELS,
+        _LAB,
+        _TOUR,
         _MENU,
         _HELP,
     ),
@@ -130,28 +162,38 @@ FOOTERS: dict[Place, tuple[Entry, ...]] = {
         _MODELS,
         _entry("Race", "race"),
         _SETTINGS,
+        _LAB,
         _MENU,
         _HELP,
     ),
-    "race": (
-        _entry("End", "race"),
-        _entry("Slower", "slower race"),
-        _entry("Faster", "faster race"),
+    "race": (_entry("Pause", "pause the race"), *_RACE),
+    "race at rest": (_entry("Play", "pause the race"), *_RACE),
+    "tour": (
+        _entry("Next", "next step"),
+        _entry("Back", "step before"),
+        _entry("End", "step out"),
         _PANE,
         _VIEW,
         _INSPECT,
-        _EXPORT,
+        _MENU,
+        _HELP,
+    ),
+    "tour at work": (
+        _STOP,
+        _entry("End", "step out"),
+        _PANE,
+        _VIEW,
+        _INSPECT,
         _MENU,
         _HELP,
     ),
     "inspector": (
         _entry("Token", "previous token", "next token"),
         _entry("Close", "step out"),
-        _entry("Line", "previous line or round", "next line or round"),
+        _entry("Rejection", "next rejection", "previous rejection"),
         _entry("Round", "previous round", "next round"),
-        _entry("Pane", "next pane"),
-        _VIEW,
-        _entry("Page", "next page of the inspector"),
+        _entry("Differs", "first difference"),
+        _entry("What if", "branch"),
         _MENU,
         _HELP,
     ),
@@ -201,7 +243,7 @@ class Footer(Widget):
 
     ALLOW_SELECT = False
 
-    place: reactive[Place] = reactive[Place]("prompt")
+    place: reactive[Place] = reactive[Place]("empty prompt")
     drafters: reactive[int] = reactive(0)
 
     def render(self) -> Content:

@@ -12,14 +12,16 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from specdec_tui.backends.pair import PairInfo, Progress
+from specdec_tui.backends.pair import Health, PairInfo, Progress
 from specdec_tui.doors.characters import visible
+from specdec_tui.tui.commands.table import key
 
-State = Literal["loading", "ready", "running", "failed", "trace"]
+State = Literal["loading", "ready", "waiting", "running", "failed", "trace"]
 
 _LOOKS = {
     "loading": ("◌", "$text-warning"),
     "ready": ("●", "$text-success"),
+    "waiting": ("◌", "$text-warning"),  # for the run of another tab
     "running": ("▶", "$text-accent"),
     "failed": ("✗", "$text-error"),
     "trace": ("○", "$text-muted"),  # of a run, and no models to make another with
@@ -30,7 +32,7 @@ _WIDE = 100
 _TURNS = "◐◓◑◒"
 _TURN_SECONDS = 0.5
 _ASIDE = re.compile(r"(.*\S) \([^()]*\)")
-_STOPS = {"running": "ctrl+c stops", "loading": "ctrl+c abandons"}
+_STOPS = {"waiting": "stops", "running": "stops", "loading": "abandons"}
 _ROOM_FOR_KEYS = {"loading": 100}  # columns: what is loaded comes first
 
 
@@ -40,6 +42,7 @@ class Header(Widget):
     state: reactive[State] = reactive[State]("loading")
     pair: reactive[PairInfo | None] = reactive[PairInfo | None](None)
     progress: reactive[Progress | None] = reactive[Progress | None](None)
+    health: reactive[Health | None] = reactive[Health | None](None)
 
     _since = 0.0
 
@@ -57,7 +60,7 @@ class Header(Widget):
             glyph, waited = _TURNS[int(seconds / _TURN_SECONDS) % len(_TURNS)], f" {seconds:.0f} s"
         right = Content.assemble((f"{glyph} {self.state}{waited}", f"bold {colour}"))
         if self.state in _STOPS and self.size.width >= _ROOM_FOR_KEYS.get(self.state, 0):
-            right = Content.assemble((f"{_STOPS[self.state]}  ", "$text-muted"), right)
+            right = Content.assemble((f"{key('stop or quit')} {_STOPS[self.state]}  ", "$text-muted"), right)
         rights = [right]
         if self.progress is not None:
             bar = Content.assemble(_bar(self.progress, self.size.width), "  ", right)
@@ -73,7 +76,7 @@ class Header(Widget):
             return [Content(words) for words in _without_asides(one_row(self.progress.stage))]
         if self.pair is None:
             return [Content("no models: press m to choose a pair" if self.state == "failed" else "")]
-        return describe(self.pair)
+        return describe(self.pair, self.health)
 
 
 def _fitted(subjects: list[Content], rights: list[Content], width: int) -> Content:
@@ -99,17 +102,34 @@ def _without_asides(words: str) -> list[str]:
     return found
 
 
-def describe(pair: PairInfo) -> list[Content]:
-    """`target + drafter · device · dtype · memory`, names as given, never as markup; then with fewer of the facts."""
+def describe(pair: PairInfo, health: Health | None = None) -> list[Content]:
+    """`target + drafter · device · dtype · memory`, names as given, never as markup; then with fewer of the facts.
+
+    Of a target on a server how that is comes first of them.
+    """
     models = pair.models
     names = Content(" + ").join([Content(one_row(model.name)) for model in models])
     facts = [
         _each(model.device for model in models),
         _each(model.precision for model in models),
-        size(sum(model.memory_bytes for model in models)),
+        *([size(memory)] if (memory := sum(model.memory_bytes for model in models)) else []),
     ]
-    told = [Content.assemble(names, (" · " + " · ".join(facts[:count]), "$text-muted")) for count in (3, 2, 1)]
+    if health is not None:
+        names = Content.assemble(names, " ", _server(health))
+    told = [
+        Content.assemble(names, (" · " + " · ".join(facts[:count]), "$text-muted"))
+        for count in range(len(facts), 0, -1)
+    ]
     return [*told, names]
+
+
+def _server(health: Health) -> Content:
+    """`● 12 ms`, or that it does not answer."""
+    if health.seconds is None:
+        return Content.styled("✗ server does not answer", "$text-error")
+    added = f" (+{health.added * 1e3:.3g} added)" if health.added else ""
+    seconds = f" {max(0.0, health.seconds - health.added) * 1e3:.3g} ms{added}"
+    return Content.assemble(("●", "$text-success"), (seconds, "$text-muted"))
 
 
 def _each(values: object) -> str:

@@ -34,8 +34,14 @@ class Palette(Dialog[Row]):
         Binding("tab", "complete", show=False, priority=True),
     ]
 
-    def __init__(self, rows_for: Callable[[str], list[Row]], text: str = "") -> None:
+    def __init__(
+        self,
+        rows_for: Callable[[str], list[Row]],
+        text: str = "",
+        placeholder: str = "a command, or a setting and its value: gamma 8",
+    ) -> None:
         super().__init__()
+        self._placeholder = placeholder
         self._rows_for = rows_for
         self._text = text
         self._rows: list[Row] = []
@@ -43,7 +49,7 @@ class Palette(Dialog[Row]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="palette"):
-            yield Input(self._text, placeholder="a command, or a setting and its value: gamma 8", select_on_focus=False)
+            yield Input(self._text, placeholder=self._placeholder, select_on_focus=False)
             rows = OptionList(id="palette-rows", markup=False)
             rows.can_focus = False
             yield rows

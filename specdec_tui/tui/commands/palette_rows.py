@@ -26,10 +26,12 @@ from specdec_tui.settings import (
     name_of,
     parse_processor,
     parse_value,
+    unused_by,
 )
 from specdec_tui.several_drafters import shown
+from specdec_tui.tui.commands.command import Command, key_names
 from specdec_tui.tui.commands.paths import NO_SUCH, is_missing_path
-from specdec_tui.tui.commands.table import COMMANDS, Command, commands_with, key_names
+from specdec_tui.tui.commands.table import COMMANDS, commands_with
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,13 @@ class Change:
     """Set values of `Settings` or `ModelChoice`."""
 
     values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """A token, by its id."""
+
+    token: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,7 @@ class Row:
 
     text: str
     help: str
-    does: Act | Change | Ask | Refuse
+    does: Act | Change | Take | Ask | Refuse
     by_choice: bool = False
     """Only a guess, or not to be undone: it takes its whole name or the arrows, not its first letters and enter."""
 
@@ -89,6 +98,7 @@ _SUGGESTIONS = {
     "logit_bias": "auto",
     "stop_strings": 'auto;[];["\\n"];["\\n\\n"]',
     "seed": "0 1 42",
+    "added_latency": "0 10 30 100 300",
     "ngram_order": "2 3 4 5",
     "ngram_storage": "basic;onelevel;basic 3;onelevel 3;onelevel 4",
     "top_k_filler": "0 3 5 10",
@@ -116,6 +126,7 @@ _ALSO = {
     "insight": "entropy probabilities debug alternatives",
     "capture": "graph cuda compile",
     "schedule": "order timing",
+    "added_latency": "server network distance delay round trip ms",
     "record": "keep save traces",
     "ignore_eos": "end eos",
     "chat": "template",
@@ -251,10 +262,17 @@ def _parsed(name: str, head: str, text: str, now: Now) -> Row:
     if name in _MODELS and any(map(is_missing_path, _named(values[name]))):
         why = f"{flag_of(name)}: {NO_SUCH}: give {FIELDS[name].metadata['kind'].allowed}"
         return Row(f"{head} {text}", why, Refuse(why))
-    told = f"{FIELDS[name].metadata['help']} · now {now[name]}"
-    if now["processor"] == "greedy" and "processor" not in values and (implied := implied_processor(values)):
-        told = f"with processor {implied['processor']}, since greedy has no use for it · {told}"
+    told = FIELDS[name].metadata["help"]
+    if implied := implied_processor(values, now["processor"]):
+        told = f"with processor {implied['processor']}, since {now['processor']} has no use for it · {told}"
+    else:
+        told = f"{told} · {_at_present(name, now)}"
     return Row(f"{head} {text}", told, Change(values))
+
+
+def _at_present(name: str, now: Now) -> str:
+    """`now 50`, or that it counts for nothing."""
+    return f"{now['processor']} has no use for it" if unused_by(now["processor"], [name]) else f"now {now[name]}"
 
 
 def _named(value: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -276,10 +294,11 @@ def _value_rows(name: str, head: str, now: Now) -> Iterator[Row]:
     listed = _SUGGESTIONS.get(name, "")
     values = listed.split(";" if ";" in listed else None) or [value for value in kind.choices if value]
     for value in values:
-        mark = "as now" if value == now[name] else FIELDS[name].metadata["help"]
+        as_now = value == now[name] and not unused_by(now["processor"], [name])
+        mark = "as now" if as_now else FIELDS[name].metadata["help"]
         yield Row(f"{head} {value}", mark, Change(_values(name, value)))
     if not kind.choices:
-        allowed = f"type {kind.allowed} · now {now[name]}"
+        allowed = f"type {kind.allowed} · {_at_present(name, now)}"
         yield Row(f"{head} …", allowed, Refuse(f"{flag_of(name)}: give {kind.allowed}"))
 
 
@@ -327,7 +346,7 @@ def _setting_rows(words: tuple[str, ...] | list[str], now: Now) -> Iterator[Row]
     for name, field in FIELDS.items():
         word = field.metadata.get("palette", flag_of(name))
         if _fits(words, word):
-            help_text = f"{field.metadata['help']} · now {now[name]}"
+            help_text = f"{field.metadata['help']} · {_at_present(name, now)}"
             yield Row(word, help_text, Ask(f"{word} "))
 
 

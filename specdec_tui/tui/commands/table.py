@@ -6,101 +6,28 @@ A command without an argument is a row here. A setting needs no row: every field
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from textual.binding import Binding
 
-from specdec_tui.doors.reading import refuse_other_kinds
 from specdec_tui.glossary import FATES, FIGURES
-from specdec_tui.settings import STRATEGIES, SettingError, parse_path, parse_speed, quoted, reason_of
+from specdec_tui.settings import STRATEGIES, parse_speed
 from specdec_tui.several_drafters import key_of, shown
-from specdec_tui.tui.commands.paths import status_in_time
-
-VIEWS = ("text", "rounds", "tree", "charts")
-"""What a pane can show."""
-
-EXPORTS = ("json", "csv", "svg", "html")
-"""What a run can be written as."""
-_EXPORT_WORDS = {"picture": "svg", "screenshot": "svg", "report": "html", "trace": "json", "table": "csv"}
-
-APP = "app"
-"""Scope of keys that count when no text box has the focus."""
-ANYWHERE = "anywhere"
-"""Scope of keys that count inside text boxes and dialogs too."""
-PROMPT = "prompt"
-"""Scope of keys that count inside the prompt box only."""
-
-INSPECT = "inspect"
-"""Scope of keys that count in a pane while one of its tokens is inspected."""
-FIND = "find"
-"""Scope of keys that count in the line that finds text."""
-SIDE_BAR = "side bar"
-"""Scope of keys that count in the side bar."""
-
-
-@dataclass(frozen=True)
-class Command:
-    """`name` is typed in the palette, `action` is an action of the app.
-
-    `keys` are Textual's key names, comma separated. In the palette an `argument` may follow the name
-    (`values` are suggestions); the action then gets it as text. `check` raises SettingError for one that
-    is not valid. `also` are other words that find it; `is_final`: it cannot be undone.
-    """
-
-    name: str
-    help: str
-    action: str
-    keys: str = ""
-    scope: str = APP
-    in_palette: bool = True
-    argument: str = ""
-    values: tuple[str, ...] = ()
-    check: Callable[[str], object] = str
-    also: str = ""
-    is_final: bool = False
-
-    @property
-    def id(self) -> str:
-        return self.name.replace(" ", "-")
-
-    def action_with(self, argument: str) -> str:
-        """The action for an argument as typed."""
-        return f"{self.action.partition('(')[0]}({argument!r})"
-
-
-def following_view(view: str) -> str:
-    """The view behind `view`, the first behind the last."""
-    return VIEWS[(VIEWS.index(view) + 1) % len(VIEWS)]
-
-
-def check_view(text: str) -> None:
-    """SettingError when there is no such view."""
-    if text not in VIEWS:
-        raise SettingError(f"view: '{text}' is not valid: give one of {', '.join(VIEWS)}")
-
-
-def export_kind(word: str) -> str:
-    """The format that a word stands for, itself if it is none."""
-    return _EXPORT_WORDS.get(word, word)
-
-
-def check_export(text: str) -> None:
-    """SettingError when a run cannot be written so: `text` is a format and perhaps a file."""
-    kind = text.partition(" ")[0]
-    if export_kind(kind) not in EXPORTS:
-        raise SettingError(f"export: '{kind}' is not valid: give one of {', '.join(EXPORTS)}, and a file")
-
-
-def check_trace(text: str) -> None:
-    """SettingError where there is no such file, or none that may be looked at, as far as that can be known at once."""
-    path = parse_path(text)
-    try:
-        if (status := status_in_time(path)) is not None:
-            refuse_other_kinds(status, path)
-    except OSError as error:
-        reason = "there is no such file" if isinstance(error, FileNotFoundError) else reason_of(error)
-        raise SettingError(f"open trace: {quoted(text)}: {reason}: give a file") from None
+from specdec_tui.tui.commands.command import (
+    ANYWHERE,
+    EXPORTS,
+    FIND,
+    INSPECT,
+    PROMPT,
+    RACE,
+    SIDE_BAR,
+    TOUR,
+    VIEWS,
+    Command,
+    check_export,
+    check_trace,
+    check_view,
+    key_names,
+)
+from specdec_tui.tui.commands.examples import EXAMPLES
 
 
 def _toggles() -> tuple[Command, ...]:
@@ -158,6 +85,21 @@ def _cursor_moves() -> tuple[Command, ...]:
         ("first token", "home", "first"),
         ("last token", "end", "last"),
     )
+    rejections = (("next rejection", "n", 1), ("previous rejection", "N", -1))
+    goers = tuple(
+        Command(name, f"{name} of this pane, and why", f"go_to_rejection({by})", key, INSPECT, in_palette=False)
+        for name, key, by in rejections
+    )
+    goers += (
+        Command(
+            "first difference",
+            "first token that the target (or next pane) has otherwise",
+            "go_to_difference",
+            "d",
+            INSPECT,
+            in_palette=False,
+        ),
+    )
     pages = (("next page", "pagedown", 1), ("previous page", "pageup", -1))
     turns = tuple(
         Command(
@@ -170,19 +112,62 @@ def _cursor_moves() -> tuple[Command, ...]:
         )
         for name, key, by in pages
     )
-    return turns + tuple(
-        Command(name, name, f"move_cursor('{how}')", keys, INSPECT, in_palette=False) for name, keys, how in moves
+    return (
+        turns
+        + goers
+        + tuple(
+            Command(name, name, f"move_cursor('{how}')", keys, INSPECT, in_palette=False) for name, keys, how in moves
+        )
+    )
+
+
+def _examples() -> tuple[Command, ...]:
+    told = [(number, one, f"run an example: {one.kind}") for number, one in enumerate(EXAMPLES)]
+    return (
+        *(Command(f"example {one.kind}", help, f"example({n})", one.key, also="try demo") for n, one, help in told),
+        *(
+            Command(f"try {one.kind}", f"{help} (panes still empty)", f"try_example({n})", one.letter, in_palette=False)
+            for n, one, help in told
+        ),
+    )
+
+
+def _race_moves() -> tuple[Command, ...]:
+    moves = (
+        ("pause the race", "pause or go on; at its end: once more", "pause", "space"),
+        ("next round of the race", "the chosen strategy's next round", "round(1)", "right"),
+        ("previous round of the race", "the chosen strategy's round before", "round(-1)", "left"),
+        ("back in the race", "a tenth of the race back", "jump(-1)", "left_square_bracket,shift+left"),
+        ("on in the race", "a tenth of the race on", "jump(1)", "right_square_bracket,shift+right"),
+        ("to the start of the race", "to its start", "end(-1)", "home"),
+        ("to the end of the race", "to its end", "end(1)", "end"),
+        ("next lane", "choose the next lane (a pane's own, inside one: tab)", "lane(1)", "down"),
+        ("previous lane", "choose the lane before", "lane(-1)", "up"),
+    )
+    return tuple(
+        Command(name, help, f"race_{action}", keys, RACE, in_palette=False) for name, help, action, keys in moves
     )
 
 
 # Words on the screen that the help explains; γ leads to its setting.
-_EXPLAINED = " ".join(["keys shortcuts glossary legend letters tau alpha", *(FIGURES.keys() - {"γ"}), *FATES])
+_EXPLAINED = " ".join(
+    ["keys shortcuts glossary legend letters tau alpha entropy coin probability", *(FIGURES.keys() - {"γ"}), *FATES]
+)
 _BIGGER = "zoom full fullscreen maximize bigger larger enlarge"
 
 # Nothing destructive may come first: `enter` on the freshly opened palette runs the first row.
 COMMANDS: tuple[Command, ...] = (
     Command("help", "keys, commands and settings", "help", "f1", ANYWHERE, also=_EXPLAINED),
-    Command("help on a plain key", "the same help", "help", "h,question_mark", in_palette=False),
+    Command("help on a plain key", "the same help", "help", "h", in_palette=False),
+    Command(
+        "tour",
+        "eight steps: what happens here, why, and when it pays",
+        "tour",
+        "question_mark",
+        also="guide learn tutorial introduction lesson",
+    ),
+    Command("next step", "go on with the tour", "tour_step(1)", "space,enter", TOUR, in_palette=False),
+    Command("step before", "go back in the tour", "tour_step(-1)", "backspace", TOUR, in_palette=False),
     Command("run", "run the prompt in the box", "submit", "enter", PROMPT),
     Command("new line", "begin a new line", "newline", "ctrl+j", PROMPT, in_palette=False),
     Command("undo", "take back what was typed", "undo", "ctrl+underscore,ctrl+slash", PROMPT, in_palette=False),
@@ -190,6 +175,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("earlier prompts", "search the prompts you have run before", "earlier_prompts", "ctrl+r", PROMPT),
     Command("panes", "leave the prompt box", "leave_prompt", "escape", PROMPT, in_palette=False),
     Command("prompt", "go to the prompt box", "focus_prompt", "slash"),
+    *_examples(),
     *_toggles(),
     *_pane_goers(),
     *_scrolls(),
@@ -202,11 +188,11 @@ COMMANDS: tuple[Command, ...] = (
         argument="one of " + ", ".join(VIEWS),
         values=VIEWS,
         check=check_view,
-        also="plot chart graph speedups",
+        also="plot chart graph speedups seconds shares where",
     ),
     Command(
         "refused drafts",
-        "show refused drafts in the text, or leave them out",
+        "show refused drafts and seams of rounds in the text, or not",
         "toggle_drafts",
         "x",
         also="rejected unverified",
@@ -222,23 +208,38 @@ COMMANDS: tuple[Command, ...] = (
     Command("copy", "copy the current pane's answer, or what is selected in it", "copy", "y", also="clipboard yank"),
     Command(
         "table",
-        "show or hide the comparison table",
+        "show or hide the comparison table; in a race: its lanes",
         "toggle_table",
         "t",
         also="compare summary results figures numbers speedup speedups baseline fastest winner statistics stats metrics"
         " α τ alpha tau acceptance predicted measured lossless identical prefill drafted wasted",
     ),
+    Command(
+        "pin",
+        "pin the figures of all panes: later runs say how they differ",
+        "pin",
+        "p",
+        also="baseline a/b ab compare difference delta",
+    ),
+    Command("unpin", "forget what was pinned", "unpin", "P"),
     Command("more drafts", "one more draft token per round", "change_gamma(1)", "plus,equals_sign"),
     Command("fewer drafts", "one draft token less per round", "change_gamma(-1)", "minus"),
+    Command(
+        "lab",
+        "what another gamma would bring, predicted and measured",
+        "lab",
+        "g",
+        also="laboratory forecast curve sweep best predicted break-even what-if cost",
+    ),
     Command(
         "race",
         "play the finished panes together in true time, and end it",
         "race",
         "R",
         argument="a speed: 1 is true time, 0.1 ten times slower",
-        values=("1", "0.1", "0.25", "0.5", "2", "4"),
+        values=("1", "0.05", "0.1", "0.25", "0.5", "2", "4", "8", "16"),
         check=parse_speed,
-        also="speed replay",
+        also="speed replay lanes pause step seek",
     ),
     Command("slower race", "half the speed of the race", "race_speed(-1)", "comma"),
     Command("faster race", "twice the speed of the race", "race_speed(1)", "full_stop"),
@@ -269,7 +270,16 @@ COMMANDS: tuple[Command, ...] = (
     Command("suspend", "back to the shell; fg there comes back", "suspend", "ctrl+z", ANYWHERE, also="job background"),
     Command("new chat", "forget the conversation", "new_chat", "n", also="clear reset", is_final=True),
     Command("quit", "leave the app", "quit", "ctrl+q", ANYWHERE, also="exit close bye", is_final=True),
+    *_race_moves(),
     *_cursor_moves(),
+    Command(
+        "branch",
+        "what if: go on from this token otherwise",
+        "branch",
+        "b",
+        INSPECT,
+        also="alternative fork counterfactual whatif",
+    ),
     Command("next match", "the next place where the text is found", "step(1)", "enter,down", FIND, in_palette=False),
     Command("previous match", "the place before", "step(-1)", "up,shift+enter", FIND, in_palette=False),
     Command("another text", "find another text", "again", "ctrl+f", FIND, in_palette=False),
@@ -292,35 +302,16 @@ def commands_with(drafters: int) -> tuple[Command, ...]:
     return tuple(command for command in COMMANDS if command.name not in hidden)
 
 
-_KEY_NAMES = {
-    "plus": "+",
-    "minus": "-",
-    "slash": "/",
-    "underscore": "_",
-    "equals_sign": "=",
-    "escape": "esc",
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-    "comma": ",",
-    "full_stop": ".",
-    "question_mark": "?",
-    "left": "←",
-    "right": "→",
-    "up": "↑",
-    "down": "↓",
-    "pagedown": "PgDn",
-    "pageup": "PgUp",
-}
+BY_NAME = {command.name: command for command in COMMANDS}
 
 
-def key_names(command: Command) -> list[str]:
-    """The keys of a command as a person reads them."""
-    chords = [key.split("+") for key in command.keys.split(",") if key]
-    return ["+".join([*held, _KEY_NAMES.get(key, key)]) for *held, key in chords]
+def key(name: str) -> str:
+    """The first key of a command, for a sentence that tells a person to press it."""
+    return key_names(BY_NAME[name])[0]
 
 
 def bindings(*scopes: str) -> list[Binding]:
-    """Textual bindings of the commands in `scopes`; ids are the commands' (for a user's keymap)."""
+    """Textual bindings of the commands in `scopes`; ids are the commands', for a user's keymap."""
     return [
         Binding(
             command.keys,

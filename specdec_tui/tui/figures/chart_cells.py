@@ -8,6 +8,7 @@ from operator import itemgetter
 
 from specdec_tui.decoding.course import WINDOW_ROUNDS
 from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.records import RoundVerified
 from specdec_tui.tui.figures.chart_layout import Chart
 from specdec_tui.tui.figures.chart_lines import (
     Ink,
@@ -25,7 +26,7 @@ from specdec_tui.tui.figures.words import sparkline, speed_text
 LATEST_ROUNDS = 10
 _LABEL = 13
 _NO_DRAFTS = "no drafts"
-_LEAST_FOR_BOTH = 36  # columns that have room for bars and for two numbers
+_LEAST_FOR_BARS = 21  # columns for bars and their labels, beside the numbers of all parts
 
 
 def applicable(figures: RunFigures) -> tuple[Chart, ...]:
@@ -143,48 +144,81 @@ def ms_text(seconds: float) -> str:
     return f"{ms:.2f}" if ms < 1 else f"{ms:.1f}" if ms < 1000 else f"{ms:.0f}"
 
 
+Side = tuple[str, str, Ink, int]
+"""A part of a round: its glyph, its name, its ink, and the cells of its numbers."""
+_DRAFT: Side = ("▒", "draft", Ink.DRAFTING, 7)
+_LOCAL: tuple[Side, ...] = (_DRAFT, ("█", "verify", Ink.VERIFYING, 8))
+_BY_CALLS: tuple[Side, ...] = (_DRAFT, ("█", "server", Ink.VERIFYING, 8), ("━", "wire", Ink.WIRE, 7))
+
+_SERVED: tuple[Side, ...] = (("█", "round", Ink.VERIFYING, 7),)
+
+
+def _sides(figures: RunFigures) -> tuple[Side, ...]:
+    """The parts of a round in the order in which they are drawn: of a target on a server the way is one.
+
+    Of a server that drafted by itself there is nothing but the whole.
+    """
+    return _SERVED if figures.served else _BY_CALLS if figures.by_calls else _LOCAL
+
+
+def _parts(of: RunFigures | RoundVerified, sides: Sequence[Side]) -> list[float]:
+    """Their seconds."""
+    return (
+        [of.verify_seconds]
+        if sides is _SERVED
+        else [of.draft_seconds, of.verify_seconds, of.wire_seconds][: len(sides)]
+    )
+
+
 def _latency(
     figures: RunFigures, window: RunFigures, step: float | None, width: int, height: int, scale: Scale
 ) -> list[Line]:
-    """A bar for each of the last rounds, drafting then verifying, and the means of the window and of the run.
+    """A bar for each of the last rounds, its parts one behind another, and the means of the window and of the run.
 
     Where the window is the whole run, they are there once. A line across the bars is the target's own step: the
     mean of its passes over one token. Bars longer than the scale end in ▸.
     """
+    sides = _sides(figures)
     means = [
-        (name, _mean(run.draft_seconds, run.rounds), _mean(run.verify_seconds, run.rounds))
+        (name, [_mean(seconds, run.rounds) for seconds in _parts(run, sides)])
         for name, run in ((recent_name(window), window), ("run", figures))
         if run is figures or window.rounds < figures.rounds
     ]
     latest = figures.course.latest(min(LATEST_ROUNDS, max(0, height - 1 - len(means))))
-    rows = [(str(record.round + 1), record.draft_seconds, record.verify_seconds) for record in latest]
+    rows = [(str(record.round + 1), _parts(record, sides)) for record in latest]
     rows = (rows + means)[: max(0, height - 1)]
     label = len(f"last {WINDOW_ROUNDS}")  # of short runs too: the same milliseconds end in the same cell of all panes
     top = scale.round_seconds or 1.0
-    narrow = width < _LEAST_FOR_BOTH
-    room = max(0, width - label - 1 - (7 if narrow else 7 + 8))
+    widths = [cells for *_, cells in sides]
+    narrow = width < _LEAST_FOR_BARS + sum(widths)
+    room = max(0, width - label - 1 - (widths[0] if narrow else sum(widths)))
     mark = None if step is None else min(room - 1, round(step / top * room))
-    lines = [_narrow_title(width, step) if narrow else _latency_title(label + 1 + room, scale, step)]
-    for name, draft, verify in rows:
-        numbers = [draft + verify] if narrow else [draft, verify]
-        line = [(f"{name:>{label}} ", Ink.LABEL), *_stacked(draft / top, verify / top, room, mark)]
-        line += [(ms_text(seconds).rjust(7 + bool(index)), Ink.VALUE) for index, seconds in enumerate(numbers)]
+    lines = [_narrow_title(sides, width, step) if narrow else _latency_title(sides, label + 1 + room, scale, step)]
+    for name, parts in rows:
+        numbers = [sum(parts)] if narrow else parts
+        line = [(f"{name:>{label}} ", Ink.LABEL), *_stacked(sides, [part / top for part in parts], room, mark)]
+        line += [(ms_text(seconds).rjust(cells), Ink.VALUE) for seconds, cells in zip(numbers, widths, strict=False)]
         lines.append(line)
     return lines[: max(0, height)]
 
 
-def _latency_title(room: int, scale: Scale, step: float | None) -> Line:
+def _latency_title(sides: Sequence[Side], room: int, scale: Scale, step: float | None) -> Line:
     """The longest that fits, with the scale and what the line across the bars is, over columns of numbers."""
     bars = f"0–{scale.round_seconds * 1000:g}"
     target, where = ("", "") if step is None else (f"  ┃ target's mean {ms_text(step)}", "  ┃ target's mean")
     titles = f"ms of the last rounds, bars {bars}{target}", f"ms, bars {bars}{target}", f"ms {bars}{target}"
     title = next((title for title in (*titles, f"ms {bars}{where}", f"ms {bars}") if len(title) < room), "ms")
-    return [(title.ljust(room), Ink.LABEL), ("▒draft".rjust(7), Ink.DRAFTING), ("█verify".rjust(8), Ink.VERIFYING)]
+    return [
+        (title.ljust(room), Ink.LABEL),
+        *((f"{glyph}{name}".rjust(cells), ink) for glyph, name, ink, cells in sides),
+    ]
 
 
-def _narrow_title(room: int, step: float | None) -> Line:
-    """Over one column of numbers: a round's drafting and verifying together."""
-    line: Line = [("▒draft ", Ink.DRAFTING), ("█verify", Ink.VERIFYING)]
+def _narrow_title(sides: Sequence[Side], room: int, step: float | None) -> Line:
+    """Over one column of numbers: all parts of a round together."""
+    line: Line = [(f"{glyph}{name} ", ink) for glyph, name, ink, _ in sides]
+    text, ink = line[-1]
+    line[-1] = (text.rstrip(), ink)
     for target in () if step is None else (f" ┃target {ms_text(step)}", " ┃target"):
         if cells(line) + len(target) + 3 <= room:
             line.append((target, Ink.LABEL))
@@ -192,13 +226,15 @@ def _narrow_title(room: int, step: float | None) -> Line:
     return [*line, ("ms".rjust(room - cells(line)), Ink.LABEL)]
 
 
-def _stacked(draft: float, verify: float, room: int, mark: int | None) -> Line:
-    """Two shares of `room` cells one behind the other, and the mark on them."""
-    drafting = min(room, round(draft * room))
-    verifying = min(room, round((draft + verify) * room)) - drafting
-    cells = [("▒", Ink.DRAFTING)] * drafting + [("█", Ink.VERIFYING)] * verifying
+def _stacked(sides: Sequence[Side], parts: Sequence[float], room: int, mark: int | None) -> Line:
+    """Shares of `room` cells one behind another, and the mark on them."""
+    cells: Line = []
+    until = 0.0
+    for (glyph, _, ink, _), part in zip(sides, parts, strict=True):
+        until += part
+        cells += [(glyph, ink)] * (min(room, round(until * room)) - len(cells))
     cells += [(" ", Ink.LABEL)] * (room - len(cells))
-    if room and round((draft + verify) * room) > room:
+    if room and round(until * room) > room:
         cells[-1] = ("▸", cells[-1][1])
     if mark is not None and 0 <= mark < room:
         cells[mark] = ("┃", Ink.VALUE)
@@ -211,12 +247,14 @@ def _mean(total: float, count: int) -> float:
 
 def _compact_latency(figures: RunFigures, step: float | None, width: int, scale: Scale) -> Line:
     latest = figures.course.latest(LATEST_ROUNDS)
-    drafts = [record.draft_seconds for record in latest]
-    verifies = [record.verify_seconds for record in latest]
+    sides = _sides(figures)
+    parts = [_parts(record, sides) for record in latest]
     top = round(scale.round_seconds * 1e9)
-    series = [("verify ", verifies, Ink.VERIFYING)]
-    if figures.drafted:
-        series.insert(0, ("draft ", drafts, Ink.DRAFTING))
+    series = [
+        (f"{name} ", [one[place] for one in parts], ink)
+        for place, (_, name, ink, _) in enumerate(sides)
+        if figures.drafted or name != "draft"
+    ]
     means = [ms_text(_mean(sum(times), len(times))) for _, times, _ in series]
     numbers = sum(len(name) + len(mean) + 3 for (name, _, _), mean in zip(series, means, strict=True)) - 2
     label = f"ms, last {len(latest)}".ljust(_LABEL)

@@ -7,10 +7,10 @@ from enum import StrEnum
 
 from rich.cells import cell_len
 
-from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.figures import OTHER_TEXTS, RunFigures
 from specdec_tui.decoding.standing import RECOMPUTES, Verdict, standing
 from specdec_tui.tui.figures.scale import Scale, round_number
-from specdec_tui.tui.figures.words import speed_text
+from specdec_tui.tui.figures.words import OTHER_TEXT, SO_FAR, is_so_far, speed_text
 
 
 class Ink(StrEnum):
@@ -26,6 +26,10 @@ class Ink(StrEnum):
     DRAFTING = "charts--drafting"
     VERIFYING = "charts--verifying"
     REST = "charts--rest"
+    HOST = "charts--host"
+    WIRE = "charts--wire"
+    READING = "charts--reading"
+    CAPTURING = "charts--capturing"
 
 
 ChartPart = tuple[str, Ink]
@@ -120,6 +124,8 @@ def _acceptance(figures: RunFigures, window: RunFigures, width: int) -> Line:
     alpha = figures.acceptance_rate
     if alpha is None:
         when = "no drafts in this run" if figures.end is not None else "no drafts so far"
+        if not figures.drafts_are_told:
+            when = "not told"
         return [("acceptance α".ljust(_LABEL), Ink.LABEL), (when, Ink.LABEL)]
     word, ink = acceptance_verdict(alpha)
     tail = _recent(window, rate_text(window.acceptance_rate))
@@ -149,6 +155,10 @@ def _speedup(figures: RunFigures, window: RunFigures, baseline: RunFigures | Non
     word = _SPEEDUP_WORDS.get(found.verdict, found.verdict.value)
     if not word and RECOMPUTES in found.marks:
         word = "target recomputes"
+    if not word and figures.strategy in OTHER_TEXTS:
+        word = OTHER_TEXT
+    if is_so_far(figures, baseline) and not found.doubt:
+        word = f"{word} {SO_FAR}".strip()
     tail = [] if found.is_disturbed else _recent(window, "–" if now is None or now.is_disturbed else now.text)
     return _row(f"speedup 0–{top:g}×", bar, found.marked, word, ink, tail, width)
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.geometry import Offset, Region
-from textual.selection import Selection
-from textual.strip import Strip
-from textual.widget import Widget
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.tui.figures.chart_cells import applicable, compact_chart, full_chart
 from specdec_tui.tui.figures.chart_layout import Chart, arrange
-from specdec_tui.tui.figures.chart_lines import Ink, Line, gauge_lines, padded
+from specdec_tui.tui.figures.chart_lines import Ink, gauge_lines, padded
+from specdec_tui.tui.figures.drawn import DrawnView
 from specdec_tui.tui.figures.scale import Scale, common_scale
-from specdec_tui.tui.lines.marks import restyled, with_offsets
 
 if TYPE_CHECKING:
     from specdec_tui.tui.figures.speed_plot import SpeedPlot
@@ -25,10 +20,11 @@ if TYPE_CHECKING:
 _MOST_GAUGES = 3
 
 
-class ChartsView(Widget, can_focus=False):
-    """Shows the figures it was last given. All is text drawn here but the speed's plot, which lies above it."""
+class ChartsView(DrawnView):
+    """Shows the figures it was last given. All is text drawn here but the speed's plot, which lies above it.
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {ink.value for ink in Ink}
+    The plot's own room is blank in its lines.
+    """
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -36,16 +32,9 @@ class ChartsView(Widget, can_focus=False):
         self._baseline: RunFigures | None = None
         self._is_target = False
         self._scale = Scale()
-        self._lines: list[Line] = []
-        self._styles: dict[Ink, Style] = {}
         self._plot: SpeedPlot | None = None
         self._plot_region: Region | None = None
         self._rows = 0  # of those that it has, as many as the lowest of all panes
-
-    @property
-    def lines(self) -> list[str]:
-        """What is drawn in text, row by row; the plot's own room is blank."""
-        return ["".join(text for text, _ in line).rstrip() for line in self._lines]
 
     @property
     def plot(self) -> SpeedPlot | None:
@@ -138,29 +127,6 @@ class ChartsView(Widget, can_focus=False):
         baseline = None if self._baseline is None else self._baseline.course
         self._plot.show(self._figures.course, baseline, self._style(Ink.RUN), self._style(Ink.BASELINE), self._scale)
 
-    def _style(self, ink: Ink) -> Style:
-        if not self._styles:
-            self._styles = {ink: self.get_component_rich_style(ink.value) for ink in Ink}
-        return self._styles[ink]
-
-    def render_line(self, y: int) -> Strip:
-        if y >= len(self._lines):
-            return Strip.blank(self.size.width, self.rich_style)
-        segments = [Segment(text, self._style(ink)) for text, ink in self._lines[y]]
-        strip = Strip(segments).crop_extend(0, self.size.width, self.rich_style)
-        if (selection := self.text_selection) is not None and (span := selection.get_span(y)) is not None:
-            first, end = span
-            style = self.screen.get_component_rich_style("screen--selection")
-            strip = restyled(strip, first, self.size.width if end == -1 else end, style)
-        return with_offsets(strip, y) if self.mouse_hover else strip
-
-    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected part of what is drawn in text."""
-        return selection.extract("\n".join(self.lines)), "\n"
-
-    def selection_updated(self, selection: Selection | None) -> None:
-        self.refresh()
-
     def on_resize(self, event: events.Resize) -> None:
         self._draw()
         for view in self._beside():  # one that keeps its size has no message of it
@@ -172,6 +138,5 @@ class ChartsView(Widget, can_focus=False):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._styles = {}
         if self.is_attached and self._plot is not None:
             self.call_after_refresh(self._fill_plot)

@@ -2,61 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from types import MappingProxyType
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from textual import events
 from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED, Costs, costs
+from specdec_tui.decoding.costs import Costs, costs
 from specdec_tui.decoding.figures import OTHER_TEXTS, RunFigures
-from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
-from specdec_tui.decoding.standing import MARKS, MEANINGS, RECOMPUTES, Standing, Verdict, standing
-from specdec_tui.doors.characters import visible
-from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part, fit_groups, lossless_part, speed_text
+from specdec_tui.decoding.records import Lossless
+from specdec_tui.decoding.standing import Standing, Verdict, standing
+from specdec_tui.tui.figures.columns import COLUMNS, LATER, Column, Entry, columns_of
+from specdec_tui.tui.figures.pinned import Changes
+from specdec_tui.tui.figures.table_notes import note_lines, notes
+from specdec_tui.tui.figures.words import QUIET, WARN, Part, fit_groups
 
 Row = tuple[str, RunFigures, Lossless | None]
 
 # Columns from which cells stand two apart.
 _AIRY = 70
-_MOST_NOTE_ROWS = 3
-_NOTHING = ("–", "")
-_LONGEST_DRAFTER, _WIDEST_DRAFTER = 12, 40
-"""Cells of a drafter's name, with little room and with much."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A row and what it is compared with."""
-
-    strategy: str
-    figures: RunFigures
-    lossless: Lossless | None
-    baseline: RunFigures | None
-    standing: Standing | None
-    costs: Costs
-    is_best: bool = False
-    drafter: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """`rank`: the lower, the sooner it has room. What is in `more` takes its place where that has room, too."""
-
-    title: str
-    rank: int
-    cell: Callable[[Entry], Part]
-    is_number: bool = True
-    more: tuple[tuple[int, Callable[[Entry], Part]], ...] = ()
-
-    @property
-    def longest(self) -> Callable[[Entry], Part]:
-        return self.more[-1][1] if self.more else self.cell
+_LEAST_HINT = len(f" +{len(COLUMNS)} ")
 
 
 class ComparisonTable(Widget):
@@ -70,6 +40,7 @@ class ComparisonTable(Widget):
         self._entries: Sequence[Entry] = ()
         self._label = ""
         self._can_repeat = True
+        self._pinned: Sequence[Sequence[Part]] = ()
         self._lines: list[Content] = []
         self._top = 0
 
@@ -90,7 +61,7 @@ class ComparisonTable(Widget):
     def cells(self, strategy: str) -> dict[str, str]:
         """What is known of a strategy, by column, whether there is room for it or not."""
         entry = next(entry for entry in self._entries if entry.strategy == strategy)
-        return {column.title: column.longest(entry)[0].strip() for column in COLUMNS}
+        return {column.title: column.longest(entry)[0].strip() for column in columns_of(self._entries)}
 
     def show(
         self,
@@ -99,17 +70,24 @@ class ComparisonTable(Widget):
         label: str = "",
         can_repeat: bool = True,
         drafters: Mapping[str, str] = MappingProxyType({}),
+        changes: Mapping[str, Changes] = MappingProxyType({}),
+        pinned: Sequence[Sequence[Part]] = (),
     ) -> None:
         """Fill the table with (strategy, figures, verdict) rows, in their order.
 
         `baseline`: a run of the target at another time, and `label` which; without one it is the target's own row,
         and where that is not there either, `label` says how to come by one.
         `can_repeat`: there are models to run it again with. `drafters`: names that stand beside strategies.
+        `changes`: since a pin, of which `pinned` tells below the rows.
         """
         target = next((figures for name, figures, _ in rows if name == "target"), baseline)
         self._label = label if target is baseline else ""
         self._can_repeat = can_repeat
-        self._entries = [replace(entry, drafter=drafters.get(entry.strategy, "")) for entry in ranked(rows, target)]
+        self._pinned = pinned
+        self._entries = [
+            replace(entry, drafter=drafters.get(entry.strategy, ""), changes=changes.get(entry.strategy))
+            for entry in ranked(rows, target)
+        ]
         self._fill()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -117,7 +95,7 @@ class ComparisonTable(Widget):
 
     def _fill(self) -> None:
         width = self.size.width or self.app.size.width
-        self._lines = table_lines(self._entries, self._label, self._can_repeat, width)
+        self._lines = table_lines(self._entries, self._label, self._can_repeat, width, self._pinned)
         self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -180,11 +158,13 @@ def _may_be(found: Standing) -> float:
 
 
 def _costs(strategy: str, figures: RunFigures, baseline: RunFigures | None) -> Costs:
-    return Costs() if strategy == "target" else costs(figures, baseline)
+    return Costs() if strategy == "target" or figures.is_what_if else costs(figures, baseline)
 
 
-def table_lines(entries: Sequence[Entry], label: str, can_repeat: bool, width: int) -> list[Content]:
-    """Headings, rows, and below them what a reader of the figures must know."""
+def table_lines(
+    entries: Sequence[Entry], label: str, can_repeat: bool, width: int, pinned: Sequence[Sequence[Part]] = ()
+) -> list[Content]:
+    """Headings, rows, and below them what a reader of the figures must know, and of which pin changes are."""
     columns, left_out = fitting(entries, width)
     widths, gap = [_width(column, entries) for column in columns], _gap(width)
     heading = _row([(column.title, "") for column in columns], columns, widths, gap)
@@ -192,38 +172,30 @@ def table_lines(entries: Sequence[Entry], label: str, can_repeat: bool, width: i
     heading.append((_hint(left_out, width - used - 1).rjust(width - used - 1) + " ", QUIET))
     lines = [Content.assemble(*heading).stylize("on $panel").stylize("bold", 0, used)]
     lines += [Content.assemble(*_row([c.cell(entry) for c in columns], columns, widths, gap)) for entry in entries]
-    return lines + [line for note in notes(entries, label, can_repeat) for line in note_lines(note, width)]
-
-
-def note_lines(note: Sequence[Sequence[Part]], width: int) -> list[Content]:
-    """A note in a few rows, wrapped between words; of too many groups the last ones are counted."""
-    lines: list[Content] = []
-    for count in range(len(note), 0, -1):
-        left_out = len(note) - count
-        groups = [*note[:count], *([[(f"+ {left_out} more, each in its pane", QUIET)]] if left_out else [])]
-        parts = [part for index, group in enumerate(groups) for part in ([(" · ", QUIET)] * (index > 0) + [*group])]
-        lines = Content.assemble(*parts).wrap(max(1, width - 2))
-        if len(lines) <= _MOST_NOTE_ROWS:
-            break
-    return [Content.assemble(" ", line) for line in lines]
+    return lines + [
+        line
+        for note in [*([pinned] if pinned else []), *notes(entries, label, can_repeat)]
+        for line in note_lines(note, width)
+    ]
 
 
 def fitting(entries: Sequence[Entry], width: int) -> tuple[list[Column], int]:
     """The columns that have room, in their order, and how many others there are."""
+    columns = columns_of(entries)
     shown: dict[str, Column] = {}
-    for column in sorted(_with_more(), key=lambda column: column.rank):
+    for column in sorted(_with_more(columns), key=lambda column: column.rank):
         tried = {**shown, column.title: column}
-        room = width if len(tried) == len(COLUMNS) else width - _LEAST_HINT
+        room = width if len(tried) == len(columns) else width - _LEAST_HINT
         used = 1 + sum(_width(one, entries) for one in tried.values()) + _gap(width) * (len(tried) - 1)
         if not shown or used <= room:
             shown = tried
-        elif column.rank < _REST and column.title not in shown:
+        elif column.rank < LATER and column.title not in shown:
             break
-    return [shown[column.title] for column in COLUMNS if column.title in shown], len(COLUMNS) - len(shown)
+    return [shown[column.title] for column in columns if column.title in shown], len(columns) - len(shown)
 
 
-def _with_more() -> Iterator[Column]:
-    for column in COLUMNS:
+def _with_more(columns: Sequence[Column]) -> Iterator[Column]:
+    for column in columns:
         yield column
         for rank, cell in column.more:
             yield replace(column, rank=rank, cell=cell)
@@ -253,147 +225,3 @@ def _hint(left_out: int, room: int) -> str:
         return ""
     hints = f"+{left_out} columns in a wider terminal", f"+{left_out} if wider", f"+{left_out}"
     return next((hint for hint in hints if len(hint) + 1 <= room), "")
-
-
-def notes(entries: Sequence[Entry], label: str, can_repeat: bool) -> list[list[list[Part]]]:
-    """What is said below the rows, each in groups: of the baseline, and of runs whose clock was disturbed."""
-    found: list[list[list[Part]]] = []
-    baseline: list[list[Part]] = []
-    marks = {mark for entry in entries if entry.standing is not None for mark in entry.standing.marks}
-    for mark in (mark for mark in MARKS if mark in marks):
-        baseline.append([(f"{mark} {MEANINGS[mark]}", WARN if mark == RECOMPUTES else QUIET)])
-    if unpredicted := [visible(entry.strategy) for entry in entries if entry.costs.missing == TIMES_VARY]:
-        baseline.append([(f"{UNPREDICTED} {TIMES_VARY}: no predicted, c and v of {', '.join(unpredicted)}", QUIET)])
-    if label:
-        is_known = any(entry.baseline is not None for entry in entries)
-        baseline.append([(f"speedups vs. {visible(label)}" if is_known else visible(label), QUIET)])
-    if baseline:
-        found.append(baseline)
-    disturbed = [entry for entry in entries if entry.standing is not None and entry.standing.is_disturbed]
-    if disturbed:
-        key = [(", ", WARN), ("r repeats", "$text-accent")] if can_repeat else []
-        found.append([[("clock disturbed", WARN), *key]])
-        for entry in disturbed:
-            assert entry.standing is not None
-            found[-1].append([(f"{visible(entry.strategy)}: {entry.standing.reason}", QUIET)])
-    if unchecked := [entry for entry in entries if entry.standing and entry.standing.verdict is Verdict.UNCHECKED]:
-        names = ", ".join(visible(entry.strategy) for entry in unchecked)
-        assert unchecked[0].standing is not None
-        found.append(
-            [[(f"{unchecked[0].standing.doubt}", WARN)], [(f"{names}: {unchecked[0].standing.reason}", QUIET)]]
-        )
-    return found
-
-
-def _number(value: float | None, form: str, unit: str = "") -> Part:
-    return _NOTHING if value is None else (format(value, form) + unit, "")
-
-
-def _name(entry: Entry, longest: int = _LONGEST_DRAFTER) -> Part:
-    drafter = visible(entry.drafter)
-    if cell_len(drafter) > longest:
-        drafter = set_cell_size(drafter, longest - 1) + "…"
-    told = f"{visible(entry.strategy)} · {drafter}" if drafter else visible(entry.strategy)
-    return (f"{'★' if entry.is_best else ' '} {told}", GOOD if entry.is_best else "")
-
-
-def _bare_name(entry: Entry) -> Part:
-    """No two strategies have the same."""
-    return _name(replace(entry, drafter=""))
-
-
-def _whole_name(entry: Entry) -> Part:
-    return _name(entry, _WIDEST_DRAFTER)
-
-
-def _rate(entry: Entry) -> Part:
-    rate = entry.figures.decode_tokens_per_second
-    return _NOTHING if rate is None else (speed_text(rate), "")
-
-
-def _speedup(entry: Entry) -> Part:
-    if entry.strategy == "target":
-        return _NOTHING if entry.figures.decode_tokens_per_second is None else ("1.00×", "")
-    found = entry.standing
-    if found is None:
-        return _NOTHING
-    match found.verdict:
-        case Verdict.FASTER:
-            return (found.marked, GOOD)
-        case Verdict.OPEN:
-            return (found.marked, "")
-        case Verdict.SHORT | Verdict.UNCHECKED:
-            return (f"{found.marked}, {found.doubt}", "")
-    return (f"{found.marked}, {found.verdict.value}", WARN)
-
-
-def _bare_speedup(entry: Entry) -> Part:
-    """Without the words that a note below the rows has, or the figure itself."""
-    found, whole = entry.standing, _speedup(entry)
-    if found is None or entry.strategy == "target":
-        return whole
-    return (f"{found.marked} {found.word}" if found.verdict is Verdict.SHORT else found.marked, whole[1])
-
-
-def _cost(entry: Entry, value: float | None, unit: str = "") -> Part:
-    return (f"–{UNPREDICTED}", QUIET) if entry.costs.missing == TIMES_VARY else _number(value, ".2f", unit)
-
-
-def _count(count: Callable[[RunFigures], int]) -> Callable[[Entry], Part]:
-    return lambda entry: _number(count(entry.figures) if entry.figures.drafted else None, "d")
-
-
-def _verdict(entry: Entry, is_short: bool = False) -> Part:
-    end = entry.figures.end
-    if end is not None and end.reason is EndReason.ERROR:
-        return ("failed", BAD)
-    if entry.lossless is None:
-        return ("not checked", QUIET)
-    if is_short and (entry.strategy != "target" or entry.lossless.status not in _AGREES):
-        ties = f"≈ {entry.lossless.ties} near-tie{'' if entry.lossless.ties == 1 else 's'}"
-        match entry.lossless.status:
-            case LosslessStatus.IDENTICAL:
-                return ("✓ identical", GOOD)
-            case LosslessStatus.NEAR_TIES:
-                return (ties, WARN)
-            case LosslessStatus.DIFFERENT:
-                return ("✗ DIFFERENT", BAD)
-            case _ if "distribution" in (entry.lossless.detail or "distribution"):
-                return ("~ same distribution", QUIET)
-    return lossless_part(entry.lossless, entry.strategy == "target")
-
-
-_AGREES = LosslessStatus.IDENTICAL, LosslessStatus.NOT_APPLICABLE
-
-
-def _shares(entry: Entry) -> Part:
-    """Where the decode time went."""
-    run = entry.figures
-    if not run.decode_seconds:
-        return _NOTHING
-    parts = (run.draft_seconds, run.verify_seconds, run.other_seconds)
-    return (" / ".join(f"{part / run.decode_seconds:.0%}" for part in parts), "")
-
-
-_REST, _MORE = 3, 9
-"""Ranks: below the first are the columns that the table is for; from the second on what is said at greater length."""
-
-COLUMNS = (
-    Column("strategy", 0, _bare_name, is_number=False, more=((_REST, _name), (_MORE, _whole_name))),
-    Column("tok/s", 1, _rate),
-    Column("speedup", 2, _bare_speedup, more=((2, _speedup),)),
-    Column("predicted", 5, lambda entry: _cost(entry, entry.costs.predicted_speedup, "×")),
-    Column("α", 3, lambda entry: _number(entry.figures.acceptance_rate, ".2f")),
-    Column("τ", 4, lambda entry: _number(entry.figures.tokens_per_target_call, ".2f")),
-    Column("c", 7, lambda entry: _cost(entry, entry.costs.cost_ratio)),
-    Column("v", 8, lambda entry: _cost(entry, entry.costs.verify_ratio)),
-    Column("lossless", 6, lambda entry: _verdict(entry, is_short=True), is_number=False, more=((_MORE, _verdict),)),
-    Column("drafted", 10, _count(lambda run: run.drafted)),
-    Column("accepted", 11, _count(lambda run: run.accepted)),
-    Column("rejected", 12, _count(lambda run: run.rejected)),
-    Column("unverified", 13, _count(lambda run: run.unverified)),
-    Column("wasted", 14, lambda entry: _number(entry.figures.wasted_rate, ".0%")),
-    Column("prefill s", 15, lambda entry: _number(entry.figures.prefill_seconds or None, ".2f")),
-    Column("draft / verify / other", 16, _shares),
-)
-_LEAST_HINT = len(f" +{len(COLUMNS)} ")

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from math import floor, log10
-from typing import ClassVar
 
 from rich.style import Style
-from textual import events
-from textual.app import ComposeResult, RenderResult
-from textual.containers import Grid
-from textual.strip import Strip
-from textual_hires_canvas import Canvas
-from textual_plot import HiResMode, PlotWidget
-from textual_plot.plot_widget import Legend
+from textual_plot import HiResMode
 
 from specdec_tui.decoding.course import RunCourse
+from specdec_tui.tui.figures.plot import Plot
 from specdec_tui.tui.figures.scale import Scale
 
 
@@ -33,35 +26,8 @@ def ticks(top: float, most: int) -> list[float]:
     return [index * step for index in range(floor(top / step * (1 + 1e-9)) + 1)]
 
 
-class PlotCanvas(Canvas):
-    """A canvas that is blank where it has no row yet.
-
-    textual-hires-canvas 0.14 gives such rows a segment without a style, and Textual's filter
-    for NO_COLOR then takes the app down: whenever a plot is painted before it was sized anew.
-    """
-
-    def render_line(self, y: int) -> Strip:
-        strip = super().render_line(y)
-        return strip if strip.cell_length else Strip.blank(self.size.width, self.rich_style)
-
-
-class SpeedPlot(PlotWidget, can_focus=False):
-    """Draws only when told to: no zoom, no pan, no keys of its own, and the wheel stays with the pane."""
-
-    ALLOW_SELECT: ClassVar[bool] = False
-
-    def __init__(self) -> None:
-        super().__init__(allow_pan_and_zoom=False)
-        # The heading above it says what it shows, so that all rows but one of ticks are the plot's.
-        self.set_reactive(SpeedPlot.margin_top, 0)
-        self.set_reactive(SpeedPlot.margin_bottom, 1)
-        self.set_reactive(SpeedPlot.margin_left, 6)
-
-    def compose(self) -> ComposeResult:
-        with Grid():
-            for name in ("margin-top", "margin-left", "plot", "margin-bottom"):
-                yield PlotCanvas(1, 1, id=name)
-        yield Legend(id="legend")
+class SpeedPlot(Plot):
+    """Draws only when told to."""
 
     def show(
         self, run: RunCourse, baseline: RunCourse | None, style: Style, baseline_style: Style, scale: Scale
@@ -87,16 +53,3 @@ class SpeedPlot(PlotWidget, can_focus=False):
             self.plot(x, y, line_style=str(style), hires_mode=HiResMode.BRAILLE)
 
         self.render()  # now: drawn while the screen is painted, the canvases would be painted twice
-
-    def render(self) -> RenderResult:
-        with ExitStack() as batch:
-            # Else each of its pixels asks for a repaint, which takes half of the time.
-            for canvas in self.query(Canvas):
-                batch.enter_context(canvas.batch_refresh())
-            return super().render()
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.prevent_default()
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.prevent_default()

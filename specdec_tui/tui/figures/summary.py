@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from specdec_tui.settings import CONTROLS, FIELDS, Settings
+from specdec_tui.settings import CONTROLS, FIELDS, USED_BY, Settings
 
-_USES = {
-    "greedy": (),
-    "multinomial": ("temperature",),
-    "topk": ("temperature", "top_k"),
-    "nucleus": ("temperature", "top_p"),
-    "topknucleus": ("temperature", "top_k", "top_p"),
-}
 _SIGNS = {"temperature": "T", "top_k": "k", "top_p": "p"}
 
 
@@ -26,7 +19,7 @@ def _controls(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def summary(settings: Settings, turns: int = 0) -> str:
     """`γ 4 · greedy · 128 tokens · turn 2`; what is at its usual place is left out."""
-    sampling = " ".join(f"{_SIGNS[name]} {getattr(settings, name):g}" for name in _USES[settings.processor])
+    sampling = " ".join(f"{_SIGNS[name]} {getattr(settings, name):g}" for name in USED_BY[settings.processor])
     length = f"{settings.max_new_tokens} token{'' if settings.max_new_tokens == 1 else 's'}"
     parts = [f"γ {settings.gamma}", f"{settings.processor} {sampling}".strip(), length]
     if settings.processor != "greedy":
@@ -34,6 +27,8 @@ def summary(settings: Settings, turns: int = 0) -> str:
     parts += [f"{name.replace('_', ' ')} {value}" for name, value in _controls(settings) if value]
     if settings.schedule != Settings.schedule:
         parts.append(settings.schedule)
+    if settings.added_latency:
+        parts.append(f"+{settings.added_latency:g} ms a call")
     if not settings.cache:
         parts.append("no cache")
     if not settings.insight:

@@ -9,10 +9,11 @@ from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
 from specdec_tui.decoding.costs import TIMES_VARY, costs
-from specdec_tui.decoding.figures import DRAFT_NOTHING, RunFigures
+from specdec_tui.decoding.figures import DRAFT_NOTHING, OTHER_TEXTS, RunFigures
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.decoding.standing import RECOMPUTES, Standing, Verdict, standing
 from specdec_tui.doors.characters import visible
+from specdec_tui.tui.commands.table import key
 
 # (text, Textual style). Text is shown as it is, never read as markup.
 Part = tuple[str, str]
@@ -55,10 +56,19 @@ def sparkline(values: Sequence[int], highest: int) -> str:
     return "".join(_BARS[min(7, max(0, (value * 8 - 1) // top))] for value in values)
 
 
-def speedup_parts(found: Standing, label: str = "", in_words: bool = True) -> list[Part]:
+SO_FAR, OTHER_TEXT = "so far", "another text"
+
+
+def is_so_far(figures: RunFigures, baseline: RunFigures | None) -> bool:
+    """Whether a run is over and its baseline is not: what is measured of it still changes, over the text both have."""
+    goes_on = baseline is not None and baseline.end is None and not baseline.is_of_another_time
+    return goes_on and figures.end is not None
+
+
+def speedup_parts(found: Standing, label: str = "", in_words: bool = True, qualified: str = "") -> list[Part]:
     """A speedup, and beside it whatever keeps it from being what it seems, in words or as bare marks.
 
-    `label`: of what other time the baseline is.
+    `label`: of what other time the baseline is. `qualified`: what else is to be known.
     """
     parts: list[Part]
     text = found.text if in_words else found.marked
@@ -73,6 +83,8 @@ def speedup_parts(found: Standing, label: str = "", in_words: bool = True) -> li
             parts = [(text, "bold"), (f", {found.doubt}", QUIET)]
         case _:
             parts = [(text, "bold")]
+    if qualified:
+        parts.append((f"{'' if qualified == SO_FAR else ','} {qualified}", QUIET))
     if in_words and found.marks:
         parts.append((f" ({found.remarks})", WARN))
     if label:
@@ -100,7 +112,8 @@ def speed_groups(
     if is_target:
         groups.append(_baseline_parts(figures))
     elif found is not None:
-        groups.append(speedup_parts(found, label, in_words))
+        known = [OTHER_TEXT] * (figures.strategy in OTHER_TEXTS) + [SO_FAR] * is_so_far(figures, baseline)
+        groups.append(speedup_parts(found, label, in_words, " ".join(known)))
     elif baseline is None and label:
         groups.append([(visible(label), "$text-accent")])
     if figures.acceptance_rate is not None:
@@ -138,19 +151,32 @@ def cost_groups(figures: RunFigures, baseline: RunFigures | None, width: int) ->
     groups: list[list[Part]] = []
     if (predicted := found.predicted_speedup) is not None:
         if width >= _WIDE_LINE:
-            tokens, steps = f"{found.tokens:.2f}", f"{found.steps:.2f}"
+            tokens, steps = quotient(found.tokens or 0.0, found.steps or 0.0, predicted)
             parts = (tokens, " tok/round ÷ ", steps, " target steps = ", f"{predicted:.2f}×")
             groups.append([(text, QUIET if index % 2 else "bold") for index, text in enumerate(parts)])
             groups[0].append((" predicted", QUIET))
         else:
             groups.append([("predicted ", QUIET), (f"{predicted:.2f}×", "bold")])
+        if is_so_far(figures, baseline):
+            groups[0].append((f" {SO_FAR}", QUIET))
         if (off := found.remainder) is not None:
             share = "±0 %" if abs(off) < 0.005 else f"{off * 100:+.0f} %".replace("-", "−")
             groups.append([("measured ", QUIET), (share, "bold")])
     for name, value in (("c", found.cost_ratio), ("v", found.verify_ratio)):
         if value is not None:
-            groups.append([(f"{name} ", QUIET), (f"{value:.2f}", "bold")])
+            # A draft's is taken γ times: two digits that count.
+            groups.append([(f"{name} ", QUIET), (f"{value:.{3 if 0.0005 <= value < 0.0995 else 2}f}", "bold")])
     return groups
+
+
+def quotient(above: float, below: float, result: float) -> tuple[str, str]:
+    """Two numbers with digits enough that dividing what is printed gives `result` as it is printed."""
+    for digits in range(2, 6):
+        printed = f"{above:.{digits}f}", f"{below:.{digits}f}"
+        divisor = float(printed[1])
+        if divisor and f"{float(printed[0]) / divisor:.2f}" == f"{result:.2f}":
+            break
+    return printed
 
 
 def speed_text(rate: float | None) -> str:
@@ -227,10 +253,12 @@ def figure_lines(
     beside_gauges: bool = False,
     can_grow: bool = False,
     can_repeat: bool = True,
+    pinned: Sequence[list[Part]] = (),
 ) -> Content:
     """Figures in one or two rows, and in the room left a bar for each of the last rounds.
 
     In a row of its own stands what one should expect of the run, or why its clock cannot be believed.
+    `pinned`: how they differ from pinned ones, which has room before what one should expect.
     `beside_gauges`: what these say is left out. `can_grow`: for such a reason there is a second row.
     """
     found = None if is_target else standing(figures, baseline)
@@ -245,6 +273,7 @@ def figure_lines(
         told = [] if beside_gauges else _caveats(found, "")
     # What is predicted comes from the same clocks.
     cost = [] if is_target or is_disturbed else cost_groups(figures, baseline, width if has_room else 0)
+    cost = [*pinned, *cost]
     caveats = _caveats(found, label) if beside_gauges else []
     if beside_gauges:
         rest = [group for group in speed if group[0][0] in ("τ ", visible(label))]
@@ -256,13 +285,17 @@ def figure_lines(
         behind: list[list[Part]] = []
         if rows > 1 and told and cell_len(found.reason) > room and RECOMPUTES not in found.marks:
             room, told, behind = width, [], told
-        key = [[("r repeats", "$text-accent")]] if can_repeat and figures.end is not None else []
-        cost = [[(shortened(found.reason, room), QUIET)], *key, *behind] if room >= _LEAST_REASON else key
+        repeats = [[(f"{key('run again')} repeats", "$text-accent")]] if can_repeat and figures.end is not None else []
+        cost = [[(shortened(found.reason, room), QUIET)], *repeats, *behind] if room >= _LEAST_REASON else repeats
+        cost = [*cost, *pinned]
         if rows < 2:
             speed, cost, told = [*speed[:said], *cost, *speed[said:]], [], []
+    # A speed without how it stands, or that its clock cannot be believed, would be taken at its word.
+    main = 1 if found is not None and not beside_gauges and _cells(fit_groups(speed[:2], 2**15)) > width else 0
     if rows < 2:
-        return Content.assemble(*_with_bars(fit_groups(speed[:2] + told + speed[2:] + cost, width), figures, width))
-    first = _with_bars(fit_groups(speed, width), figures, width)
+        line = fit_groups(speed[:2] + told + speed[2:] + cost, width, first=main)
+        return Content.assemble(*_with_bars(line, figures, width))
+    first = _with_bars(fit_groups(speed, width, first=main), figures, width)
     return Content("\n").join([Content.assemble(*first), Content.assemble(*fit_groups(told + cost, width))])
 
 
@@ -279,10 +312,10 @@ def _with_bars(line: list[Part], figures: RunFigures, width: int) -> list[Part]:
     room = width - _cells(line) - 2
     if not figures.drafted or room < 4:
         return line
-    scale = f"0–{figures.gamma + 1} "
-    told = room >= 12 + len(scale)
-    shown = figures.tokens_per_round[-min(room - told * len(scale), 40) :]
-    bars = [(scale, QUIET)] if told else []
+    bare = f"0–{figures.gamma + 1} "
+    scale = next((words for words in (f"tok/round {bare}", bare) if room >= 12 + len(words)), "")
+    shown = figures.tokens_per_round[-min(room - len(scale), 40) :]
+    bars = [(scale, QUIET)] if scale else []
     return [*line, ("  ", ""), *bars, (sparkline(shown, figures.gamma + 1), "$secondary")]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from textual import events
 from textual._compositor import ChopsUpdate, Compositor
 from textual.binding import Binding, BindingType
 from textual.errors import NoWidget
@@ -80,7 +81,18 @@ class SparingScreen(Screen[None], inherit_bindings=False):
     def __init__(self) -> None:
         super().__init__(id="_default")
         self._compositor = SparingCompositor()
+        self._left: object = None
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         """Toasts are for dialogs; on this screen they would cover the prompt."""
         self.app.clear_notifications()
+        # Whatever changes styles gives them to this screen too, but for what becomes of the app behind a whole dialog.
+        event.refresh_styles = self._left not in (None, self._around)
+
+    def on_screen_suspend(self) -> None:
+        self._left = self._around
+
+    @property
+    def _around(self) -> tuple[frozenset[str], frozenset[str]]:
+        """What styles may ask of the app itself."""
+        return self.app.classes, frozenset(self.app.pseudo_classes)

@@ -18,6 +18,8 @@ TAB = 4
 _JOINER = "\u200d"
 _EMOJI_STYLE = "\ufe0f"
 _LONGEST_CLUSTER = 64
+# Signs among tokens of plain text: one cell each, and no line breaks at them. They cost as little as letters.
+_SIGNS = str.maketrans(dict.fromkeys("▏✗○↻↵⇥", "x"))
 # A wide character may start a line, unless it closes what stands before it.
 _CLOSING = frozenset("、。，．！？）」』】〉》〕：；…")
 
@@ -68,6 +70,8 @@ def line_end(text: str, start: int, width: int) -> int:
     line is cut.
     """
     window = text[start : start + width + 2]
+    if not window.isascii():
+        window = window.translate(_SIGNS)
     if window.isascii() and "\t" not in window:
         newline = window.find("\n", 0, width + 1)
         if newline >= 0:
@@ -201,6 +205,10 @@ class TextLayout:
         start = self._pieces[piece]
         end = self._pieces[piece + 1] if piece + 1 < len(self._pieces) else self._length
         return start, max(start, end - 1)
+
+    def piece_of(self, offset: int) -> int | None:
+        """The piece that holds a place in the text; None behind the end."""
+        return bisect_right(self._pieces, offset) - 1 if 0 <= offset < self._length else None
 
     def piece_at(self, line: int, column: int) -> int | None:
         """The piece drawn at a cell, None where there is none."""

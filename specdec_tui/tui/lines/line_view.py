@@ -7,8 +7,6 @@ costs as much as its new lines. For that it goes without borders, padding, tint 
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -19,6 +17,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from specdec_tui.tui.lines.find import cells_of
+from specdec_tui.tui.lines.inks import ink
 from specdec_tui.tui.lines.layout import cluster_boundary
 from specdec_tui.tui.lines.marks import restyled, with_offsets
 from specdec_tui.tui.lines.view_search import ViewSearch
@@ -41,8 +40,6 @@ SCROLLING = (
 
 class LineView(ScrollView, can_focus=False):
     """Subclasses give the number of lines and the segments of each, and wrap them to a width."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {_MATCH, _CURRENT}
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -241,7 +238,7 @@ class LineView(ScrollView, can_focus=False):
 
     def _with_matches(self, strip: Strip, search: ViewSearch, line: int) -> Strip:
         for first, behind, current in search.found_on(line):
-            style = self.get_component_rich_style(_CURRENT if current else _MATCH, partial=True)
+            style = ink(self, _CURRENT if current else _MATCH, alone=True)
             strip = restyled(strip, first, behind, style)
         return strip
 

@@ -75,9 +75,13 @@ class PaneLayout(Layout):
 
     def __init__(self) -> None:
         self.front: Widget | None = None
+        self.order: list[Widget] = []
+        """Of the panes; those that are not in it stand last."""
 
     def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> ArrangeResult:
         screen = parent.app.size
+        places = {pane: place for place, pane in enumerate(self.order)}
+        children = sorted(children, key=lambda pane: places.get(pane, len(places)))
         if self.front in children and one_at_a_time(len(children), screen):
             children, regions = [self.front], [size.region]
         else:

@@ -12,7 +12,8 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from specdec_tui.tui.commands.table import FIND, bindings
+from specdec_tui.tui.commands.command import FIND
+from specdec_tui.tui.commands.table import bindings, key
 from specdec_tui.tui.lines.line_view import LineView
 
 # While text arrives, the count is brought up to date as often as it can be read.
@@ -107,7 +108,7 @@ class FindBar(Horizontal):
             return
         found = len(search.matches)
         if not search.matches.query:
-            text = "escape closes"
+            text = f"{key('close the search')} closes"
         elif search.is_reading:
             text = f"{found} so far"
         elif not found:

@@ -8,8 +8,6 @@ from time import monotonic
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-from textual.layout import Layout
 
 from specdec_tui.decoding.figures import SEARCHES, RunFigures
 from specdec_tui.decoding.records import (
@@ -22,16 +20,16 @@ from specdec_tui.decoding.records import (
     RunStarted,
     Status,
     Step,
+    strategy_of,
 )
-from specdec_tui.decoding.standing import Verdict
+from specdec_tui.decoding.shares import shares
 from specdec_tui.glossary import fate_word
-from specdec_tui.settings import STRATEGIES
-from specdec_tui.several_drafters import key_of, shown
 from specdec_tui.tui.figures.scale import Scale, common_scale
-from specdec_tui.tui.panes.arrangement import PaneLayout, one_at_a_time
-from specdec_tui.tui.panes.pane import PLAIN_STRATEGIES, StrategyPane
-from specdec_tui.tui.panes.strip import PaneStrip, tab_of
-from specdec_tui.tui.panes.welcome import invitation, obstacle, welcome
+from specdec_tui.tui.figures.time_lines import Beside
+from specdec_tui.tui.figures.words import PLAIN_STRATEGIES, PaneState
+from specdec_tui.tui.panes.in_sight import PanesInSight
+from specdec_tui.tui.panes.pane import DRAWN, StrategyPane
+from specdec_tui.tui.panes.what_if_panes import WhatIfPanes
 
 _SCALE_SECONDS = 0.4  # as often as figures come to the screen
 
@@ -45,167 +43,53 @@ class Result:
     lossless: Lossless | None
 
 
-class PaneGrid(VerticalScroll, can_focus=False):
-    """Every strategy has its pane from the start; switching one off hides it until another run begins."""
+class PaneGrid(PanesInSight, can_focus=False):
+    """Every strategy has its pane from the start; switching one off hides it until another run begins.
+
+    A pane joins the screen when it is first shown: most never are, and each would cost every start and every painting.
+    """
 
     def __init__(self, strategies: Iterable[str]) -> None:
-        super().__init__(id="panes")
-        self.panes = {name: StrategyPane(key_of(name), name) for name in STRATEGIES}
-        self._there = shown(0)
-        self._layout = PaneLayout()
-        self.strip = PaneStrip()
-        """Stands above the panes where only one of them has room."""
-        for pane in self.panes.values():
+        super().__init__()
+        self._what_ifs = WhatIfPanes()
+        for pane in (*self.panes.values(), *self._what_ifs.all):
             pane.tells = self._tell_tabs
-        self._touched = ""
-        self._loading = ""
-        self._obstacle, self._is_of_a_trace = "", False
+            pane.beside = self._out_of_sight
         self._took_part: tuple[str, ...] = ()
         self._checked: dict[str, Lossless] = {}
         self._outside: tuple[RunFigures | None, str] = (None, "")
         self.scale = Scale()
         """What bars and plots of all panes are drawn on."""
-        self._scale_is_kept = False
+        self._wall = 0.0
+        self._kept_scale: tuple[Scale, float] | None = None
+        self._begun: tuple[int, int, str] = (0, 0, "")
         self._scaled = 0.0
         self.show_only(strategies)
 
-    @property
-    def layout(self) -> Layout:
-        return self._layout
-
     def compose(self) -> ComposeResult:
-        yield from self.panes.values()
+        yield from self.shown
 
     @property
-    def shown(self) -> list[StrategyPane]:
-        # Textual's `display` is off for what is closing, too: leaving switches no strategy off, and one stays on.
-        return [pane for pane in self.panes.values() if pane.styles.display != "none"]
-
-    @property
-    def fates(self) -> frozenset[Status]:
-        """Of the tokens that can stand in the shown panes."""
-        return frozenset[Status]().union(*(pane.fates for pane in self.shown))
+    def fates(self) -> frozenset[Status] | None:
+        """Of the tokens in sight; None where the panes in sight show none, whatever they hold."""
+        panes = [pane for pane in self.in_sight if pane.view not in DRAWN]
+        return frozenset[Status]().union(*(pane.fates.now for pane in panes)) if panes else None
 
     @property
     def fate_words(self) -> dict[Status, str]:
         """What these fates are called in the shown panes."""
-        kinds = sorted({pane.strategy in SEARCHES for pane in self.shown})
+        kinds = sorted({strategy_of(pane.strategy) in SEARCHES for pane in self.shown})
         found = {status: [fate_word(status.value, searches) for searches in kinds] for status in Status}
         return {status: "/".join(dict.fromkeys(words)) for status, words in found.items()}
-
-    @property
-    def current(self) -> StrategyPane:
-        """The pane keys act on: the focused one, else the one that would stand in front."""
-        return self.focused or self.front
-
-    @property
-    def is_one_at_a_time(self) -> bool:
-        """Whether one pane stands in front of the others."""
-        return self.is_mounted and one_at_a_time(len(self.shown), self.app.size)
-
-    @property
-    def front(self) -> StrategyPane:
-        """The pane that is in sight where only one has room.
-
-        The one a person was in last; else the fastest that ended, one that drafts, the first.
-        """
-        shown = self.shown
-        touched = self.panes.get(self._touched)
-        if touched is not None and touched.display:
-            return touched
-        drafting = [pane for pane in shown if pane.strategy not in PLAIN_STRATEGIES] or shown
-        if any(pane.has_class("-running") for pane in shown):
-            return drafting[0]
-        ended = [(against, pane) for pane in drafting if (against := pane.told[0]) is not None]
-        faster = [(against.ratio, pane) for against, pane in ended if against.verdict is Verdict.FASTER]
-        best, front = max(faster, key=lambda one: one[0], default=(1.0, drafting[0]))
-        # The drafter's own strategy stays in front of one that is hardly faster, or not even surely so.
-        own = [against for against, pane in ended if pane is drafting[0] and not against.is_disturbed]
-        return drafting[0] if own and own[0].ratio >= best else front
-
-    def show_loading(self, stage: str) -> None:
-        """At what a load of models is; empty when there is none."""
-        if stage != self._loading:
-            self._loading = stage
-            self._welcome()
-
-    def show_obstacle(self, why: str, of_a_trace: bool = False) -> None:
-        """Why no prompt can run, empty where one can; `of_a_trace`: it was one that cannot be shown."""
-        if (why, of_a_trace) != (self._obstacle, self._is_of_a_trace):
-            self._obstacle, self._is_of_a_trace = why, of_a_trace
-            self._welcome()
-
-    def _welcome(self) -> None:
-        """Bring what empty panes say in line with what is switched on."""
-        off = [
-            (pane.number, pane.strategy)
-            for pane in self.panes.values()
-            if not pane.display and pane.strategy in self._there
-        ]
-        for pane in self.shown:
-            text = welcome(pane.strategy, None if self._is_of_a_trace else pane.number)
-            more = obstacle(self._obstacle) if self._obstacle else invitation(off, self._loading)
-            pane.welcome(text + more if pane is self.front else text)
-
-    def _bring_to_front(self) -> None:
-        """Place the pane that is to be in sight, and tell of the others."""
-        if not self.is_mounted:
-            return
-        alone, front = self.is_one_at_a_time, self.front
-        self.strip.display = alone and self.display
-        if is_new := self._layout.front is not front:
-            self._layout.front = front
-        self._tell_tabs()
-        if is_new:
-            if alone:
-                front.refresh(layout=True)
-            self._welcome()
-
-    def _tell_tabs(self) -> None:
-        if isinstance(front := self._layout.front, StrategyPane):
-            self.strip.show([tab_of(pane) for pane in self.shown], front.strategy)
-
-    def _into_sight(self, pane: StrategyPane) -> None:
-        if not self.is_one_at_a_time:  # else it is in front, or has no place
-            self.scroll_to_widget(pane, animate=False)
-
-    def on_click(self) -> None:
-        if (pane := self.focused) is not None:
-            self._touched = pane.strategy
 
     @property
     def results(self) -> list[Result]:
         return [Result(name, self.panes[name].figures, self._checked.get(name)) for name in self._took_part]
 
     @property
-    def focused(self) -> StrategyPane | None:
-        """The pane a person is in."""
-        return next((pane for pane in self.shown if pane.has_focus_within), None)
-
-    def stay(self) -> None:
-        """Whoever reads on in the pane in front wants it to stay there."""
-        if self.is_one_at_a_time:
-            self._touched = self.front.strategy
-
-    def go_to(self, strategy: str) -> None:
-        """Give a shown pane the focus and bring it into sight."""
-        pane = self.panes[strategy]
-        pane.focus()
-        self._touched = strategy
-        self._bring_to_front()
-        self._into_sight(pane)
-
-    def neighbour(self, by: int) -> StrategyPane:
-        """The next shown pane (1) or the one before (-1), around the ends.
-
-        From outside: the one in sight, or where all are, the first or the last.
-        """
-        shown, here = self.shown, self.focused
-        if here is None and self.is_one_at_a_time:
-            return self.front
-        if here is None:
-            return shown[0 if by > 0 else -1]
-        return shown[(shown.index(here) + by) % len(shown)]
+    def is_untouched(self) -> bool:
+        """Whether nothing has run and nothing is opened."""
+        return all(pane.state is PaneState.IDLE for pane in self.panes.values())
 
     def offer(self, strategies: Iterable[str]) -> None:
         """What a person can switch on."""
@@ -213,14 +97,21 @@ class PaneGrid(VerticalScroll, can_focus=False):
         self._welcome()
 
     def show_only(self, strategies: Iterable[str]) -> None:
-        """Show the panes of `strategies` and hide the others."""
+        """Show the panes of `strategies`, and of the what-ifs beside them, and hide the others."""
         wanted = set(strategies)
+        wanted.update(pane.strategy for pane in self._what_ifs.open)
         if self.focused is not None and self.focused.strategy not in wanted:
             self.screen.set_focus(None)  # else it would go to some other pane, or to the prompt
+        for spare in self._what_ifs.all:
+            spare.display = spare in self._what_ifs.open
         for name, pane in self.panes.items():
             pane.display = name in wanted
             if pane.inspecting and not pane.display:
                 pane.close_inspector()
+        self._layout.order = list(self.panes.values())
+        new = [pane for pane in self.shown if pane.parent is None]
+        if new and self.children and self.is_attached:  # else they are composed, or nothing is any more
+            self.mount(*new)
         self._bring_to_front()
         self._welcome()
 
@@ -241,9 +132,13 @@ class PaneGrid(VerticalScroll, can_focus=False):
         it grows where one is larger on the way than in the end.
         """
         self._took_part, self._checked = tuple(strategies), {}
-        if self._touched in PLAIN_STRATEGIES:
+        while self._what_ifs.open:
+            self._close_oldest()
+        self._what_ifs.forget()
+        if self._touched in PLAIN_STRATEGIES or self._touched not in self.panes:
             self._touched = ""  # a run is not to end with nothing else in sight
         self.show_only(self._took_part)
+        self._begun = max_new_tokens, turn, prompt
         for name, pane in self.panes.items():
             if name in self._took_part:
                 pane.begin(max_new_tokens, turn, prompt)
@@ -252,8 +147,35 @@ class PaneGrid(VerticalScroll, can_focus=False):
         if not keep_scale:
             self._outside = None, ""
         self._set_baseline()
-        self._scale_is_kept = keep_scale
-        self._set_scale(self.scale if keep_scale else Scale())
+        self._kept_scale = (self.scale, self._wall) if keep_scale else None
+        self._set_scale(*(self._kept_scale or (Scale(), 0.0)))
+
+    def rest(self, strategies: Iterable[str]) -> None:
+        """Empty all panes, as they were before anything ran, and show those of `strategies`."""
+        self._took_part, self._checked, self._touched = (), {}, ""
+        for pane in self.panes.values():
+            pane.rest()
+        self.show_only(strategies)
+        self._set_scale(Scale(), 0.0)
+
+    def begin_again(self) -> None:
+        """Empty the panes for the same once more."""
+        self._checked = {}
+        for name in self._took_part:
+            self.panes[name].begin(*self._begun)
+        self._set_baseline()
+
+    def come_to_rest(self) -> None:
+        """For a while nothing comes: every figure is to be that of what has come."""
+        self._set_baseline(at_once=True)
+        self._rescale()
+
+    def bring_forward(self, strategy: str) -> None:
+        """Have a shown pane in sight, without giving it the focus."""
+        self._touched = strategy
+        self._bring_to_front()
+        if self.panes[strategy] in self.shown:
+            self._into_sight(self.panes[strategy])
 
     def turn_ended(self, turn: int, prompt: str) -> None:
         """The run that was in the panes answered `prompt` as this turn of the conversation."""
@@ -296,7 +218,7 @@ class PaneGrid(VerticalScroll, can_focus=False):
                 case Finished():
                     finished = event
         for strategy, own in steps.items():
-            if (pane := self.panes.get(strategy)) is not None:
+            if (pane := self._opened(own[0])) is not None:
                 pane.feed(own)
                 self._follow(strategy, own)
         ended = any(isinstance(step.record, RunEnded) for own in steps.values() for step in own)
@@ -308,6 +230,46 @@ class PaneGrid(VerticalScroll, can_focus=False):
             if isinstance(event, Checked) and event.strategy in self.panes:
                 self.panes[event.strategy].checked(event.lossless)
         return finished
+
+    def expect(self, what_if: str) -> None:
+        """A what-if is about to begin: its pane comes into sight."""
+        self._touched = what_if
+
+    def expect_all(self, events: Iterable[Event]) -> None:
+        """All of a trace is to come: what-ifs that would not stay have no pane on the way."""
+        self._what_ifs.expect(events)
+
+    def _opened(self, step: Step) -> StrategyPane | None:
+        """A pane for the what-if that begins with this step; None where it has none."""
+        pane = self.panes.get(step.strategy)
+        if not self._what_ifs.has_place(step, self.panes):
+            return pane
+        if len(self._what_ifs.open) == len(self._what_ifs.all):
+            self._close_oldest()
+        self.panes = self._what_ifs.take(step, self.panes)
+        self._took_part = (*self._took_part, step.strategy)
+        self._rearrange()
+        if self._touched == step.strategy:
+            self.call_after_refresh(self._into_sight, self.panes[step.strategy])
+        return self.panes[step.strategy]
+
+    def _close_oldest(self) -> None:
+        """Its run stays in the trace."""
+        pane = self._what_ifs.close_oldest()
+        del self.panes[pane.strategy]
+        self._took_part = tuple(name for name in self._took_part if name != pane.strategy)
+        self._checked.pop(pane.strategy, None)
+        if pane.has_focus_within:
+            self.screen.set_focus(None)
+        if pane.inspecting:
+            pane.close_inspector()
+        pane.sit_out()
+        self._rearrange()
+
+    def _rearrange(self) -> None:
+        """The panes that there are now, each in its place."""
+        self.show_only([pane.strategy for pane in self.shown])
+        self.refresh(layout=True)
 
     def show_start(self) -> None:
         """Scroll to the first pane, unless the user is in one."""
@@ -335,22 +297,33 @@ class PaneGrid(VerticalScroll, can_focus=False):
         """What speedups are against: the target's own run, as far as it has come, else one of another time."""
         return (self.panes["target"].figures, "") if "target" in self._took_part else self._outside
 
-    def _set_baseline(self) -> None:
+    def _set_baseline(self, at_once: bool = False) -> None:
         figures, label = self.baseline
         for name in self._took_part:
-            self.panes[name].set_baseline(figures, label)
+            is_what_if = strategy_of(name) != name
+            self.panes[name].set_baseline(*((None, "") if is_what_if else (figures, label)), at_once)
 
     def _rescale(self) -> None:
         self._scaled = monotonic()
         self._bring_to_front()
         runs = [self.panes[name].figures for name in self._took_part]
-        needed = common_scale(runs, self.baseline[0])
-        self._set_scale(self.scale.with_room_for(needed) if self._scale_is_kept else needed)
+        needed, wall = common_scale(runs, self.baseline[0]), max((shares(run).total for run in runs), default=0.0)
+        if self._kept_scale is not None:
+            needed, wall = self._kept_scale[0].with_room_for(needed), max(self._kept_scale[1], wall)
+        self._set_scale(needed, wall)
 
-    def _set_scale(self, scale: Scale) -> None:
-        self.scale = scale
+    def _set_scale(self, scale: Scale, wall: float) -> None:
+        """`wall`: seconds of the longest run, all of them."""
+        self.scale, self._wall = scale, wall
         for pane in self.panes.values():
             pane.set_scale(scale)
+            pane.set_wall(wall)
+
+    def _out_of_sight(self) -> Beside:
+        """Where the time of all runs went, where one pane hides the others."""
+        if not self.is_one_at_a_time and self.screen.maximized is None:
+            return ()
+        return [(name, shares(self.panes[name].figures)) for name in self._took_part]
 
     def _follow(self, strategy: str, steps: Sequence[Step]) -> None:
         """Keep the pane at work on the screen where not all fit, unless the user is in a pane."""

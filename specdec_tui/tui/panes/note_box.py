@@ -25,7 +25,9 @@ class NoteBox(Widget):
         self._painted = 0
 
     def add(self, text: str, style: str = "") -> None:
-        self._notes[visible(text[:_LONGEST].strip())] = style
+        """What has a style of its own, a fault, stands before all others: they may leave no room behind them."""
+        note = {visible(text[:_LONGEST].strip()): style}
+        self._notes = note | self._notes | note if style else self._notes | note
 
     def empty(self) -> None:
         self._notes, self._painted = {}, 0

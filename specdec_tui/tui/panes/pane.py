@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
@@ -26,31 +26,19 @@ from specdec_tui.decoding.records import (
     RoundVerified,
     RunEnded,
     RunStarted,
-    Status,
     Step,
     tokens_of,
 )
-from specdec_tui.decoding.standing import Standing, standing
 from specdec_tui.doors.characters import visible
+from specdec_tui.tui.commands.command import INSPECT, VIEWS
 from specdec_tui.tui.commands.header import one_row
-from specdec_tui.tui.commands.table import INSPECT, VIEWS, bindings
-from specdec_tui.tui.figures.charts_view import ChartsView
-from specdec_tui.tui.figures.scale import Scale
-from specdec_tui.tui.figures.words import (
-    BAD,
-    PLAIN_STRATEGIES,
-    PaneState,
-    Part,
-    figure_lines,
-    speed_words,
-    status_line,
-    status_parts,
-)
+from specdec_tui.tui.commands.table import bindings
+from specdec_tui.tui.figures.words import BAD, PaneState, speed_words
 from specdec_tui.tui.lines.line_view import SCROLLING, LineView
+from specdec_tui.tui.panes.fates import Fates
+from specdec_tui.tui.panes.figured_pane import FiguredPane
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.note_box import NoteBox
-from specdec_tui.tui.panes.pace import Pace
-from specdec_tui.tui.tokens.cursor_pane import CursorPane
 from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.rounds_view import RoundsView
 from specdec_tui.tui.tokens.run_log import Place
@@ -58,73 +46,55 @@ from specdec_tui.tui.tokens.token_view import TokenView
 from specdec_tui.tui.tokens.transcript import Turn
 from specdec_tui.tui.tokens.tree_view import TreeView
 
-# Numbers that change faster than this cannot be read, and painting them takes time from decoding.
-_FIGURES_SECONDS = 0.4
 _SHORT, _TALL = 5, 12
+DRAWN = ("charts", "time")
+"""Views that draw figures and show no tokens."""
 
 
-class StrategyPane(CursorPane, can_focus=True):
+class StrategyPane(FiguredPane, can_focus=True):
     """A pane for one strategy. It is fed `Step`s in batches and remembers everything it was fed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(INSPECT),  # these first: they share keys with the scrolling, which has them when nobody inspects
-        *(Binding(key, f"scroll_view('{action}')", label, show=False) for key, action, label in SCROLLING),
+        *(Binding(key, f"scroll_view('{how}')", label, show=False, id=how) for key, how, label in SCROLLING),
     ]
 
     class FatesChanged(Message):
-        """Other fates of tokens than before can stand in the pane."""
+        """Other fates of tokens than before are in sight in the pane."""
 
     view: reactive[str] = reactive(VIEWS[0], init=False)
 
-    def __init__(self, number: int, strategy: str, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, number: int | str, strategy: str, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(strategy, id=id, classes=classes)
         self.number = number
-        self.strategy = strategy
-        self.state = PaneState.IDLE
-        self._figures = RunFigures()
-        self._baseline: RunFigures | None = None
-        self._baseline_label = ""
-        self._scale: Scale | None = None
-        self.told: tuple[Standing | None, float | None] = (None, None)
-        """What stands on the screen: how the run stands against the target's, and its tokens/s."""
-        self.tells: Callable[[], object] = lambda: None
-        """Called when that has changed: elsewhere the same must be said."""
-        self.can_repeat = True
-        """Whether there are models to run again with."""
-        self.lossless: Lossless | None = None
-        """The verdict on the run, once there is one."""
-        self._max_new_tokens = 0
         self._texts: list[str] = []
         self._answer = ""
-        self._lines = Pace(self, _FIGURES_SECONDS, self._paint_lines)
-        self._subtitle: list[Part] = []
-        self._figure_line = Static(classes="figures", markup=False)
-        self.token_view = TokenView(self.run_log, classes="view")
+        self.fates = Fates(self, lambda: self.post_message(self.FatesChanged()))
+        self.token_view = TokenView(self.run_log, seams=not self.is_plain, classes="view")
         self.rounds_view = RoundsView(self.run_log, classes="view")
         self.tree_view = TreeView(self.run_log, classes="view")
-        self.charts_view = ChartsView(classes="view")
         self._views: dict[str, Widget] = {
             "text": self.token_view,
             "rounds": self.rounds_view,
             "tree": self.tree_view,
             "charts": self.charts_view,
+            "time": self.time_view,
         }
         self._welcome = Static(classes="welcome", markup=False)
         self._notes = NoteBox()
-        self._status_line = Static(classes="status", markup=False)
         self.name_drafter("")
 
     def compose(self) -> ComposeResult:
         self._show_view()
         yield self._figure_line
         yield self._welcome
-        yield from self._views.values()
+        yield from dict.fromkeys((self.token_view, self._views[self.view]))
         yield self._notes
         yield self._status_line
 
     def name_drafter(self, name: str) -> None:
         """Have its drafter's name in the title; empty where there is but one."""
-        title = Content.styled(f"{self.number} {visible(self.strategy)}", "bold")
+        title = Content.styled(f"{self.number} {visible(self.strategy)}".lstrip(), "bold")
         self.border_title = Content.assemble(title, " · ", one_row(name)) if name else title
 
     def welcome(self, text: Content) -> None:
@@ -135,11 +105,10 @@ class StrategyPane(CursorPane, can_focus=True):
         self._welcome.display = self.state.is_empty
         for name, view in self._views.items():
             view.display = name == self.view and not self._welcome.display
-
-    @property
-    def figures(self) -> RunFigures:
-        """The figures of the run so far."""
-        return self._figures
+        # One that is never looked at costs nothing: it joins the screen when it is first chosen.
+        shown = self._views[self.view]
+        if shown.parent is None and self._notes.parent is not None and self.is_attached:
+            self.mount(shown, before=self._notes)
 
     @property
     def plain_text(self) -> str:
@@ -148,25 +117,21 @@ class StrategyPane(CursorPane, can_focus=True):
 
     @property
     def answer(self) -> str:
-        """The whole answer without special tokens; while it grows, the text so far."""
+        """The whole answer without special tokens, or the text so far."""
         return self._answer or self.plain_text
 
     @property
     def shown_view(self) -> LineView:
-        """The view of lines that is shown; the text behind the charts, which have none."""
+        """The view of lines that is shown; the text behind what is drawn, which has none."""
         shown = self._views[self.view]
         return shown if isinstance(shown, LineView) else self.token_view
 
-    @property
-    def fates(self) -> frozenset[Status]:
-        """Of the tokens that can stand in the shown view."""
-        view = self._views[self.view]
-        if not isinstance(view, CursorView):
-            return frozenset()
-        plain = self.strategy in PLAIN_STRATEGIES
-        fates = frozenset({Status.SAMPLED}) if plain else view.fates
-        looks_ahead = self.has_class("-running") and (not plain or self._figures.searches)
-        return fates | {Status.PENDING} if looks_ahead else fates
+    def on_cursor_view_scrolled(self) -> None:
+        self.fates.more()
+        self._paint_caption()
+
+    def on_show(self) -> None:
+        self.fates.others()
 
     @property
     def _caption(self) -> str:
@@ -193,10 +158,15 @@ class StrategyPane(CursorPane, can_focus=True):
         if self.state is not PaneState.ABSENT:
             self._empty(PaneState.ABSENT, 0)
 
+    def rest(self) -> None:
+        """As before anything ran."""
+        self.close_inspector()
+        self._empty(PaneState.IDLE, 0)
+
     def _empty(self, state: PaneState, max_new_tokens: int) -> None:
         self.state = state
         self._figures = RunFigures()
-        self._baseline, self._baseline_label = None, ""
+        self._baseline, self._baseline_label, self._changes = None, "", None
         self.lossless = None
         self._max_new_tokens = max_new_tokens
         self._texts = []
@@ -207,6 +177,7 @@ class StrategyPane(CursorPane, can_focus=True):
             view.clear()
         self.cursor_to_start()
         self._show_view()
+        self.fates.others()
         self.remove_class("-running", "-failed")
         self._lines.now()
 
@@ -231,9 +202,9 @@ class StrategyPane(CursorPane, can_focus=True):
                     self.run_log.add(record, step.texts)
                 case RunStarted():
                     self.state, self._max_new_tokens = PaneState.PREFILL, record.max_new_tokens
-                    self.run_log.searches = record.beams > 0
+                    self.run_log.start(record)
                     self.add_class("-running")
-                    self.post_message(self.FatesChanged())
+                    self.fates.others()
                 case Capturing():
                     self.state = PaneState.CAPTURING
                 case Notice():
@@ -251,16 +222,19 @@ class StrategyPane(CursorPane, can_focus=True):
         for view in self.cursor_views:
             view.sync()
         self.log_changed(settled)
+        self.fates.more()
         if ended or self._lines.is_time:
             self._lines.now()  # in the same painting as the text: what costs is the number of paintings
         else:
             self._lines.soon()
+            if self.counts_at_once:
+                self._paint_status()
 
     def _end(self, record: RunEnded) -> None:
         self.state = PaneState.ENDED
         self.run_log.drop_pending()
         self.remove_class("-running")
-        self.post_message(self.FatesChanged())
+        self.fates.others()
         if record.message:
             failed = record.reason.value == "error"
             self.set_class(failed, "-failed")
@@ -270,7 +244,7 @@ class StrategyPane(CursorPane, can_focus=True):
         """No more of the run is known."""
         self.state = PaneState.BROKEN_OFF
         self.remove_class("-running")
-        self.post_message(self.FatesChanged())
+        self.fates.others()
         self._lines.now()
 
     def turn_ended(self, turn: int, prompt: str) -> None:
@@ -291,7 +265,7 @@ class StrategyPane(CursorPane, can_focus=True):
         """Let drafts that did not become text stand in it, struck out, or leave them out."""
         self.token_view.with_drafts = wanted
         self.view_changed()
-        self.post_message(self.FatesChanged())
+        self.fates.others()
 
     def checked(self, lossless: Lossless) -> None:
         """Show the verdict of the lossless check."""
@@ -301,24 +275,6 @@ class StrategyPane(CursorPane, can_focus=True):
             if lossless.detail:
                 self.note(lossless.detail, BAD)
         self._lines.now()
-
-    def set_baseline(self, figures: RunFigures | None, label: str = "") -> None:
-        """Measure speedup against the target's own run, as far as it is; None: no such run.
-
-        `label` says which one it is where it is none of those beside this run, and without one, how to come by it.
-        """
-        self._baseline, self._baseline_label = figures, label
-        if self.state is PaneState.ENDED:
-            self._lines.now()
-        else:
-            self._lines.soon()
-
-    def set_scale(self, scale: Scale) -> None:
-        """Draw bars and plots on this scale, which is that of all panes."""
-        if scale != self._scale:
-            self._scale = scale
-            if self.view == "charts":
-                self._lines.now()
 
     def note(self, text: str, style: str = "") -> None:
         """Say something under the text, in full."""
@@ -340,7 +296,7 @@ class StrategyPane(CursorPane, can_focus=True):
         for one in self.cursor_views:
             one.sync()
         self.view_changed()
-        self.post_message(self.FatesChanged())
+        self.fates.others()
         for bar in self.query(FindBar):
             bar.look_in(self.shown_view)
         self._lines.now()
@@ -350,50 +306,19 @@ class StrategyPane(CursorPane, can_focus=True):
         for bar in self.query(FindBar):
             bar.action_again()
             return
-        if self.view == "charts":
+        if self.view in DRAWN:
             self.view = "text"
         self.mount(FindBar(self.shown_view), before=self._status_line)
 
     def action_scroll_view(self, how: str) -> None:
         """Scroll the shown view by one of its own actions: `scroll_up`, `page_down`, `scroll_end`…"""
-        if self.view != "charts":  # they fit themselves to the room
+        if self.view not in DRAWN:  # they fit themselves to the room
             getattr(self.shown_view, f"action_{how}")()
 
     def on_resize(self, event: events.Resize) -> None:
+        self.fates.others()
         self.set_class(self.size.height < _SHORT, "-short")
-        self.set_class(self.size.height >= _TALL and self.strategy not in PLAIN_STRATEGIES, "-tall")
+        self.set_class(self.size.height >= _TALL and not self.is_plain, "-tall")
         self._lines.now()
         if self.has_focus_within:
             self.scroll_visible(animate=False)
-
-    def _paint_lines(self) -> None:
-        width = max(1, self.size.width - 2)
-        is_target = self.strategy == "target"
-        # A pane too low for a status line has it in its border.
-        short = self.has_class("-short")
-        in_charts = self.view == "charts"
-        figures = figure_lines(
-            self._figures,
-            self._baseline,
-            is_target,
-            width,
-            label=self._baseline_label,
-            rows=2 if self.has_class("-tall") and not in_charts else 1,
-            beside_gauges=in_charts and not short,
-            can_grow=not in_charts and not short,
-            can_repeat=self.can_repeat,
-        )
-        status, first = status_parts(self.state, self._figures, self._max_new_tokens, self.lossless, is_target)
-        self.set_class("\n" in figures.plain, "-two-rows")
-        self._figure_line.update(figures, layout=False)
-        line = status_line(status, max(1, width - 4) if short else width, first)
-        self._status_line.update(Content.assemble(*line), layout=False)
-        subtitle = line if short else [(self._caption, "")] if self._caption else []
-        if subtitle != self._subtitle:
-            self._subtitle = subtitle
-            self.border_subtitle = Content.assemble(*subtitle) if subtitle else None
-        if in_charts:
-            self.charts_view.show(self._figures, self._baseline, is_target, self._scale)
-        found = None if is_target else standing(self._figures, self._baseline)
-        self.told = found, self._figures.decode_tokens_per_second
-        self.tells()

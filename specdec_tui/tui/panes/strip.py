@@ -11,19 +11,22 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
+from specdec_tui.decoding.figures import OTHER_TEXTS
 from specdec_tui.decoding.standing import Verdict
 from specdec_tui.settings import SPECULATIVE
-from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN
+from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, SO_FAR, WARN
 from specdec_tui.tui.panes.pane import StrategyPane
 
 _STYLES = {Verdict.FASTER: GOOD, Verdict.SLOWER: WARN, Verdict.DISTURBED: WARN}
+
+_STILL, _OTHER_TEXT = "…", "≠ text"
 
 
 @dataclass(frozen=True, slots=True)
 class Tab:
     """What the strip says of a pane: its speedup, or the word for how it is."""
 
-    number: int
+    number: int | str
     strategy: str
     word: str
     style: str
@@ -39,7 +42,12 @@ def tab_of(pane: StrategyPane) -> Tab:
     if found is not None and found.verdict in (Verdict.SHORT, Verdict.UNCHECKED):
         return Tab(pane.number, pane.strategy, found.word, "")
     if found is not None:
-        return Tab(pane.number, pane.strategy, found.marked, _STYLES.get(found.verdict, ""), found.remarks)
+        if pane.strategy in OTHER_TEXTS:  # its speedup beside the others would be taken for one of theirs
+            return Tab(pane.number, pane.strategy, _OTHER_TEXT, QUIET)
+        word, remarks = found.marked, [found.remarks] * bool(found.marks)
+        if pane.told_so_far:
+            word, remarks = word + _STILL, [*remarks, f"{_STILL} {SO_FAR}"]
+        return Tab(pane.number, pane.strategy, word, _STYLES.get(found.verdict, ""), ", ".join(remarks))
     if speed is not None:
         return Tab(pane.number, pane.strategy, f"{speed:.0f}/s", "")
     return Tab(pane.number, pane.strategy, "" if pane.state.is_empty else "…", QUIET)
@@ -109,7 +117,8 @@ def brief(strategy: str) -> str:
 
 def _told(tab: Tab, name: str, with_word: bool) -> tuple[str, str]:
     """Number and name, and the figure behind them."""
-    return f"{tab.number} {name}".strip(), f" {tab.word}" if with_word and tab.word else ""
+    number = "" if name and isinstance(tab.number, str) else tab.number  # what-ifs have theirs in their names
+    return f"{number} {name}".strip(), f" {tab.word}" if with_word and tab.word else ""
 
 
 class PaneStrip(Widget):

@@ -7,31 +7,47 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from specdec_tui.glossary import STRATEGIES
+from specdec_tui.tui.commands.command import key_names
+from specdec_tui.tui.commands.examples import EXAMPLES
 from specdec_tui.tui.commands.header import one_row
+from specdec_tui.tui.commands.table import BY_NAME, key
 
-EXAMPLES = ("Why is the sky blue?", "Write a Python function that reverses a list.", "List five famous scientists.")
+_OR = "Or press "
 
 
-def welcome(strategy: str, number: int | None) -> Content:
-    """What a strategy does, and its key; None: it has none here."""
-    key = "" if number is None else f"{number} switches it on and off (outside the prompt)"
-    return Content.assemble(STRATEGIES.get(strategy, ""), ("\n" + key, "$text-muted"))
+def welcome(strategy: str, has_key: bool) -> Content:
+    """What a strategy does, and its key, if it has one here."""
+    told = f"{key(f'toggle {strategy}')} switches it on and off (outside the prompt)" if has_key else ""
+    return Content.assemble(STRATEGIES.get(strategy, ""), ("\n" + told, "$text-muted"))
 
 
 def obstacle(why: str) -> Content:
     """Why no prompt can run, and what can be done."""
-    keys = "m loads models, H opens a trace (escape first)."
+    keys = f"{key('models')} loads models, {key('history')} opens a trace ({key('panes')} first)."
     return Content.assemble("\n\n", (one_row(why), "$text-warning"), "\n", keys)
 
 
-def invitation(off: Sequence[tuple[int, str]], stage: str) -> Content:
-    """What to do, what that will do, which strategies are off, and at what a load is (nothing: none is at work)."""
+def invitation(off: Sequence[str], stage: str, is_new: bool = True) -> Content:
+    """What to do, what that will do, which strategies are off, and at what a load is (nothing: none is at work).
+
+    `is_new`: whether a person has not gone through the tour yet.
+    """
     parts: list[str | tuple[str, str]] = []
     if stage:
         parts += [("\n\nLoading the models: ", "$text-warning"), stage, "\nA prompt can be typed meanwhile."]
-    parts += ["\n\nType a prompt and press enter: every pane runs it, and each token takes the colour of its fate."]
+    # A low pane ends anywhere: each line says something by itself, and what leads on comes first.
+    tour = "\n\nNew here? ", (f"{key('panes')}, then {key('tour')}", "bold $text-primary"), ": a guided tour."
+    parts += tour if is_new else ["\n"]
+    parts += [
+        f"\nType a prompt and press {key('run')}: every pane runs it, and each token takes the colour of its fate."
+    ]
+    for index, one in enumerate(EXAMPLES):
+        anywhere, plain = (key_names(BY_NAME[f"{verb} {one.kind}"]) for verb in ("example", "try"))
+        parts += [f"\n{' ' * len(_OR) if index else _OR}", (anywhere[0], "bold $text-primary")]
+        parts += [(f" {' '.join(plain)}  ", "$text-muted"), one.prompt]
     if off:
-        names = ", ".join(f"{number} {name}" for number, name in off)
-        parts.append((f"\nOff now: {names}. Escape leaves the prompt, then the number brings it back.", "$text-muted"))
-    parts += ["\nFor example: ", ("\n".join(EXAMPLES), "$text-primary")]
+        names = ", ".join(f"{key(f'toggle {name}')} {name}" for name in off)
+        parts.append(
+            (f"\nOff now: {names}. {key('panes')} leaves the prompt, then the key brings it back.", "$text-muted")
+        )
     return Content.assemble(*parts)

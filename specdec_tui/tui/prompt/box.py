@@ -12,11 +12,20 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import TextArea
 
-from specdec_tui.tui.commands.table import PROMPT, bindings
+from specdec_tui.tui.commands.command import PROMPT, keys_of
+from specdec_tui.tui.commands.table import COMMANDS, bindings, key
 from specdec_tui.tui.prompt.document import PromptDocument
 from specdec_tui.tui.prompt.history import PromptHistory
 
-PLACEHOLDER = "Ask something; enter runs it with every strategy"
+_IN_ORDER = ("run", "new line", "earlier prompts", "panes")
+"""Commands whose keys must wait for what was typed before them."""
+
+
+def placeholder(is_new: bool = False) -> str:
+    """What the empty box says where a prompt would run; where nothing was run yet (`is_new`), how to the tour too."""
+    if is_new:
+        return f"Ask something; {key('run')} runs it · new here? {key('panes')}, then {key('tour')}: a tour"
+    return f"Ask something; {key('run')} runs it with every strategy"
 
 
 class PromptBox(TextArea):
@@ -36,7 +45,7 @@ class PromptBox(TextArea):
 
     def __init__(self, history: PromptHistory | None = None) -> None:
         super().__init__(
-            placeholder=PLACEHOLDER,
+            placeholder=placeholder(),
             compact=False,
             tab_behavior="focus",
             soft_wrap=True,
@@ -44,6 +53,8 @@ class PromptBox(TextArea):
             id="prompt",
         )
         self.earlier_prompts = history or PromptHistory()
+        self.is_used = False
+        """Whether something was typed into it."""
         # What a walk goes through, as it was when the walk began: other apps may add to the history.
         self._earlier: list[str] = []
         self._place = 0
@@ -95,13 +106,10 @@ class PromptBox(TextArea):
     async def _on_key(self, event: Key) -> None:
         # Here and not in a binding: a binding acts outside the order of the keys, and a fast
         # "go" + enter would submit a text that lacks its end.
-        actions = {
-            "enter": self.action_submit,
-            "ctrl+j": self.action_newline,
-            "ctrl+r": self.action_earlier_prompts,
-            "escape": self.action_leave_prompt,
-        }
+        own = (command for command in COMMANDS if command.scope == PROMPT and command.name in _IN_ORDER)
+        actions = {key: getattr(self, f"action_{command.action}") for command in own for key in keys_of(command)}
         if (action := actions.get(event.key)) is None:
+            self.is_used = True
             await super()._on_key(event)
         else:
             event.stop()

@@ -172,7 +172,7 @@ def _told(header: TraceHeader) -> tuple[str, ...]:
 def rows(headers: Sequence[TraceHeader], with_drafters: bool = True) -> list[list[Text]]:
     found = []
     drafters = [labels(header.pair()) if with_drafters else {} for header in headers]
-    for name in dict.fromkeys(name for header in headers for name in header.strategies):
+    for name in dict.fromkeys(name for header in headers for name in header.runs):
         for index, header in enumerate(headers):
             if (figures := header.strategies.get(name)) is None:
                 continue

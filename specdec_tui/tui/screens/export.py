@@ -21,9 +21,9 @@ from specdec_tui.settings import parse_path
 from specdec_tui.traces.export import as_csv, as_json
 from specdec_tui.traces.format import Trace
 from specdec_tui.traces.report import as_html
+from specdec_tui.tui.commands.command import EXPORTS
 from specdec_tui.tui.commands.dialog import Dialog
 from specdec_tui.tui.commands.header import local_time, one_row
-from specdec_tui.tui.commands.table import EXPORTS
 
 _KINDS = {
     "json": "everything, for programs",

@@ -13,18 +13,33 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from specdec_tui.glossary import FATES, FIGURES, IDEA
+from specdec_tui.glossary import FATES, FIGURES, IDEA, OF_A_TOKEN
 from specdec_tui.settings import FIELDS, flag_of
+from specdec_tui.tui.commands.command import (
+    ANYWHERE,
+    APP,
+    FIND,
+    INSPECT,
+    PROMPT,
+    RACE,
+    SIDE_BAR,
+    TOUR,
+    key_names,
+    keys_of,
+)
 from specdec_tui.tui.commands.dialog import Dialog
-from specdec_tui.tui.commands.table import ANYWHERE, APP, FIND, INSPECT, PROMPT, SIDE_BAR, commands_with, key_names
+from specdec_tui.tui.commands.keymap import ids
+from specdec_tui.tui.commands.table import commands_with, key
 
 _SCOPES = {
-    PROMPT: "In the prompt box",
-    ANYWHERE: "Anywhere",
-    APP: "Outside the prompt box (esc leaves it, / returns)",
-    INSPECT: "While a token is inspected (i, or a click)",
-    FIND: "While text is looked for (f)",
-    SIDE_BAR: "In the side bar (s)",
+    PROMPT: lambda: "In the prompt box",
+    ANYWHERE: lambda: "Anywhere",
+    APP: lambda: f"Outside the prompt box ({key('panes')} leaves it, {key('prompt')} returns)",
+    INSPECT: lambda: f"While a token is inspected ({key('inspect')}, or a click)",
+    RACE: lambda: f"During a race ({key('race')})",
+    TOUR: lambda: f"During the tour ({key('tour')})",
+    FIND: lambda: f"While text is looked for ({key('find')})",
+    SIDE_BAR: lambda: f"In the side bar ({key('settings')})",
 }
 # One round of four drafts: what each model says, and what is left.
 _ROUND = (
@@ -44,15 +59,18 @@ def help_text(width: int = 80, rows: int = 50, drafters: int = 0) -> Content:
     Idea, letters and fates stand close together where `rows` are few: they are the first page of 80×24.
     """
     lines = [*_about(width, [Content("")] * (rows >= _ROWS_FOR_BLANKS)), Content(""), *_round(width), Content("")]
+    lines += [_title("Beside a token (view rounds)"), *_table(OF_A_TOKEN.items(), width), Content("")]
     for scope, title in _SCOPES.items():
-        keys = [(" ".join(key_names(c)), c.help) for c in commands_with(drafters) if c.scope == scope and c.keys]
-        lines += [_title(title), *_table(keys, width), Content("")]
-    lines.append(_title("Settings: ctrl+p, then a name and a value"))
+        keys = [(" ".join(key_names(c)), c.help) for c in commands_with(drafters) if c.scope == scope and keys_of(c)]
+        lines += [_title(title()), *_table(keys, width), Content("")]
+    lines.append(_title(f"Settings: {key('commands')}, then a name and a value"))
     settings = [
         (field.metadata.get("palette", flag_of(name)), f"{field.metadata['help']}: {field.metadata['kind'].allowed}")
         for name, field in FIELDS.items()
     ]
-    return Content("\n").join([*lines, *_table(settings, width)])
+    own = 'Own keys: a line id = "key" each below [keymap] in the config file'
+    lines += [*_table(settings, width), Content(""), *map(_title, wrap(own, max(_LEAST_WIDTH, width)))]
+    return Content("\n").join([*lines, *_table(ids(), width)])
 
 
 def _about(width: int, between: list[Content]) -> list[Content]:

@@ -37,8 +37,8 @@ class Column:
 
 def told_of(header: TraceHeader) -> str:
     """The strategy whose figures stand for a run: the best beside target and drafter, else the first there is."""
-    others = (name for name in header.strategies if name not in DRAFT_NOTHING)
-    return best_of(header) or next(others, next(iter(header.strategies), ""))
+    others = (name for name in header.runs if name not in DRAFT_NOTHING)
+    return best_of(header) or next(others, next(iter(header.runs), ""))
 
 
 def best(header: TraceHeader) -> str:
@@ -47,14 +47,14 @@ def best(header: TraceHeader) -> str:
 
 
 def _best(header: TraceHeader, name_of: Callable[[str], str], earlier: str) -> str:
-    if any(figures.get("finish_reason", "") is None for figures in header.strategies.values()):
+    if any(figures.get("finish_reason", "") is None for figures in header.runs.values()):
         return "not ended"
     if name := best_of(header):
         return f"{name_of(name)} {speed(header, name, earlier)}"
-    if ends := {word for figures in header.strategies.values() if (word := _end(figures)[0])}:
+    if ends := {word for figures in header.runs.values() if (word := _end(figures)[0])}:
         return "failed" if "failed" in ends else "stopped"
-    if header.strategies:
-        return "no speedup" if len(header.strategies) > 1 else f"{name_of(next(iter(header.strategies)))} alone"
+    if header.runs:
+        return "no speedup" if len(header.runs) > 1 else f"{name_of(next(iter(header.runs)))} alone"
     return ""
 
 
@@ -121,7 +121,7 @@ def figures_line(header: TraceHeader) -> Content:
     told, found = words(header), standings(header)
     drafters = labels(header.pair())
     parts: list[Part] = []
-    for name, figures in header.strategies.items():
+    for name, figures in header.runs.items():
         one, (end, style) = found.get(name), _end(figures)
         if one is None and not end and name == "target":
             continue
@@ -131,10 +131,12 @@ def figures_line(header: TraceHeader) -> Content:
             doubt = DOUBTS.get(told.get(name, ""), "")
             parts.append((f" {doubt}" * bool(doubt), WARN))
         parts.append((f" {end}", style) if end else (" no speedup" * (one is None), QUIET))
-    if not parts and header.strategies:
+    if not parts and header.runs:
         parts.append(("target alone: nothing was compared with it", QUIET))
-    elif not found and "target" not in header.strategies:
+    elif not found and "target" not in header.runs:
         parts.append((" · no run of target to compare with" * bool(parts), QUIET))
+    if added := len(header.strategies) - len(header.runs):
+        parts.append((f" · {added} what-if{'s' * (added > 1)}", QUIET))
     remarks = dict.fromkeys(one.remarks for one in found.values() if one.marks)
     if any(header.is_borrowed(name) for name in found):
         remarks[f"{EARLIER} over an earlier run of target"] = None
@@ -165,7 +167,7 @@ def _setting(name: str) -> Callable[[TraceHeader], str]:
 
 def _figure(name: str, form: str) -> Callable[[TraceHeader], str]:
     def cell(header: TraceHeader) -> str:
-        value = header.strategies.get(told_of(header), {}).get(name)
+        value = header.runs.get(told_of(header), {}).get(name)
         return format(value, form) if isinstance(value, int | float) else "–"
 
     return cell
@@ -195,9 +197,9 @@ _SHORT = {
     "speedup": Column("speedup", 2, _short_best, False),
     "clock": Column("clock", 3, _short_clock, False),
 }
-_SHORTEST = _SHORT | {
+_SHORT_NAMES = _SHORT | {"speedup": Column("speedup", 2, _shortest_best, False)}
+_SHORTEST = _SHORT_NAMES | {
     "T": Column("T", 6, _rounded_temperature),
-    "speedup": Column("speedup", 2, _shortest_best, False),
     "clock": Column("clock", 3, _clock_mark, False),
 }
 _WHOLE_WORDS = {
@@ -205,7 +207,13 @@ _WHOLE_WORDS = {
     "speedup": Column("speedup", 2, lambda header: _best(header, lambda name: "", EARLIER).strip(), False),
     "clock": _SHORT["clock"],
 }
-_FORMS: tuple[tuple[dict[str, Column], int], ...] = (({}, 20), (_SHORT, 7), (_SHORTEST, 6), (_WHOLE_WORDS, 6))
+_FORMS: tuple[tuple[dict[str, Column], int], ...] = (
+    ({}, 20),
+    (_SHORT, 7),
+    (_SHORT_NAMES, 7),
+    (_SHORTEST, 6),
+    (_WHOLE_WORDS, 6),
+)
 """What stands in the place of columns, and the least that is left to the prompt: as soon as a run's columns fit.
 
 Where they fit in no form there are fewer columns, whose words are whole; of which strategy a speedup is stands below.
@@ -283,6 +291,6 @@ def _everything(entry: Entry) -> str:
     settings = [f"{name.replace('_', '-')} {value} ·" for name, value in header.settings.items()]
     told = words(header)
     drafters = labels(header.pair())
-    cells += [f"{labelled(name, drafters)} {told.get(name, '')} {speed(header, name)} ·" for name in header.strategies]
+    cells += [f"{labelled(name, drafters)} {told.get(name, '')} {speed(header, name)} ·" for name in header.runs]
     cells.append(one_row(header.prompt[: 10 * _LONGEST_PROMPT]))
     return " ".join([*cells, f"gamma {_setting('gamma')(header)} ·", *settings]).lower()

@@ -23,7 +23,13 @@ from specdec_tui.settings import FIELDS, MOST_DRAFTERS, PRESET_NAMES, ModelChoic
 from specdec_tui.tui.commands.dialog import Dialog
 from specdec_tui.tui.commands.header import one_row, size
 
-_HINTS = {"target": "hub id, folder or GGUF file", "drafter": "the same, or 'none'"}
+_HINTS = {
+    "target": "hub id, folder or GGUF file",
+    "drafter": "the same, or 'none'",
+    "target-url": "http://host:port/v1, for a target on a server",
+    "tokenizer": "of a target on a server, where its name is none",
+}
+_OF_A_SERVER = ("target_url", "tokenizer")
 _ANOTHER = "another, to compare"
 _AS_THE_PRESET = "as the preset says"
 
@@ -95,6 +101,8 @@ class ModelPicker(Dialog[ModelChoice]):
             yield self._row("target", "target", self._choice.target)
             for number, name in enumerate(self._choice.drafter or ("",)):
                 yield self._drafter_row(number, name)
+            for name in _OF_A_SERVER:
+                yield self._row(name, flag_of(name), getattr(self._choice, name))
             yield self._row("device", "device", self._choice.device)
             for name in ("dtype", "quantize", "target_quantize", "drafter_quantize"):
                 yield Horizontal(Label(flag_of(name)), self._select(name), classes="setting")
@@ -130,7 +138,7 @@ class ModelPicker(Dialog[ModelChoice]):
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """A model that is picked goes into the box that a person was in last."""
-        if isinstance(event.widget, Input) and event.widget.id != "device":
+        if isinstance(event.widget, Input) and event.widget.id not in ("device", *_OF_A_SERVER):
             self._fill_next = event.widget.id or ""
 
     def _select(self, name: str) -> Widget:
@@ -194,7 +202,8 @@ class ModelPicker(Dialog[ModelChoice]):
             self.app.notify(one_row(f"{name}: {listed.detail}"), severity="warning", markup=False)
         elif kind == "preset":
             self._preset = name
-            for box in (self.query_one("#target", Input), *self._drafter_boxes):
+            named = [self.query_one(f"#{name}", Input) for name in ("target", *_OF_A_SERVER)]
+            for box in (*named, *self._drafter_boxes):
                 box.value = ""
             for select in ("quantize", "target_quantize", "drafter_quantize"):
                 self.query_one(f"#{select}", Select).value = ""

@@ -21,12 +21,13 @@ from specdec_tui.glossary import STRATEGIES as STRATEGY_SENTENCES
 from specdec_tui.setting_kinds import SWITCH, Kind, format_value
 from specdec_tui.settings import CONTROLS, FIELDS, STRATEGIES, SettingError, Settings, flag_of, parse_value
 from specdec_tui.several_drafters import asked_for, drafters_in, labelled, labels, running, shown
+from specdec_tui.tui.commands.command import SIDE_BAR
 from specdec_tui.tui.commands.header import one_row
-from specdec_tui.tui.commands.table import SIDE_BAR, bindings
+from specdec_tui.tui.commands.table import bindings
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Strategies": ("strategies",),
-    "Drafting": ("gamma", "max_new_tokens", "rule", "tokenizers", "schedule"),
+    "Drafting": ("gamma", "max_new_tokens", "rule", "tokenizers", "schedule", "added_latency"),
     "Sampling": ("processor", "temperature", "top_k", "top_p", "min_p", "typical_p", "seed"),
     "Controls": CONTROLS,
     "Beams": ("beam_width", "length_penalty", "early_stopping"),
@@ -58,6 +59,11 @@ class Tick(Checkbox):
 
     def _mark(self, on_now: bool) -> None:
         self.BUTTON_INNER = "✓" if on_now else " "
+
+
+def _options(kind: Kind, value: str) -> list[tuple[str, str]]:
+    """What can be chosen, and what is chosen now, in any case."""
+    return [(choice, choice) for choice in dict.fromkeys((*kind.choices, value))]
 
 
 class SideBar(VerticalScroll, can_focus=False):
@@ -105,9 +111,7 @@ class SideBar(VerticalScroll, can_focus=False):
         else:
             editor: Widget
             if kind.choices:
-                editor = Select(
-                    [(choice, choice) for choice in kind.choices], value=value, allow_blank=False, id=name, compact=True
-                )
+                editor = Select(_options(kind, value), value=value, allow_blank=False, id=name, compact=True)
             else:
                 editor = Input(format_value(value), id=name, compact=True)
             row = Horizontal(Label(FIELDS[name].metadata.get("palette", flag_of(name))), editor, classes="setting")
@@ -138,7 +142,11 @@ class SideBar(VerticalScroll, can_focus=False):
                 value = getattr(settings, field.name)
                 if isinstance(editor, Input):
                     editor.value = format_value(value)
-                elif isinstance(editor, (Select, Checkbox)):
+                elif isinstance(editor, Select):
+                    if field.name == "theme":  # files come and go
+                        editor.set_options(_options(field.metadata["kind"], value))
+                    editor.value = value
+                elif isinstance(editor, Checkbox):
                     editor.value = value
 
     @on(Checkbox.Changed)

@@ -23,11 +23,9 @@ from textual import constants, events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
-from textual.message import Message
 
-from specdec_tui.tui.terminal.flood import LARGEST, is_newer_focus, is_possible
-from specdec_tui.tui.terminal.intake import Intake
-from specdec_tui.tui.terminal.key_order import KeysInOrder, is_typing
+from specdec_tui.tui.terminal.flood import LARGEST
+from specdec_tui.tui.terminal.in_order import InOrder
 from specdec_tui.tui.terminal.writer import Writer
 
 _GIVEN_BACK = (
@@ -40,7 +38,7 @@ _ROUND_SECONDS = 0.001  # until the loop has read which signals have come
 _SWAPPED_SECONDS = 0.05  # within which two signals that came at once may be read in the wrong order
 
 
-class TerminalDriver(LinuxDriver):
+class TerminalDriver(InOrder, LinuxDriver):
     """Stops as a job of the shell does, paints all when it goes on, and gives back what it was given."""
 
     def __init__(
@@ -54,8 +52,6 @@ class TerminalDriver(LinuxDriver):
         self._raw: list[Any] | None = None
         self._pointer_changed = False
         self._stop_asked = False
-        has_room = (lambda: app.has_room) if isinstance(app, KeysInOrder) else lambda: True
-        self._intake = Intake(self._loop, app.post_message, has_room, is_newer_focus)
         self._suspending: asyncio.Task[bool] | None = None
         self._continuations = 0
         self._unanswered = False  # told to stop, and not to go on since
@@ -78,21 +74,6 @@ class TerminalDriver(LinuxDriver):
     def _caught_up(self) -> None:
         with suppress(RuntimeError):  # the loop is over
             self._loop.call_soon_threadsafe(self._paint_all)
-
-    def process_message(self, message: Message) -> None:
-        if isinstance(message, events.Key) and isinstance(self._app, KeysInOrder):
-            if self._app._exit:
-                return
-            if self._app.must_act_at_once(message, len(self._intake)):
-                self._intake.drop(is_typing)
-                with suppress(RuntimeError):  # the loop is over
-                    self._loop.call_soon_threadsafe(self._app.act_at_once, message.key)
-                return
-        if is_possible(message):
-            super().process_message(message)
-
-    def send_message(self, message: Message) -> None:
-        self._intake.put(message)
 
     def _get_terminal_size(self) -> tuple[int, int]:
         width, height = super()._get_terminal_size()

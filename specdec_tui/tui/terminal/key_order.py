@@ -13,6 +13,7 @@ that stop and leave do not wait behind it: what does is dropped, as a shell drop
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Sequence
 from time import monotonic
@@ -34,7 +35,6 @@ _LAPS = 5
 
 # What a person may have typed ahead; more is noise.
 _MOST_AHEAD = 200
-_AT_ONCE = {"ctrl+q": "quit", "ctrl+c": "stop_or_quit", "ctrl+z": "suspend"}
 _OF_TYPING = (events.Key, events.Paste, TextArea.Changed, TextArea.SelectionChanged, Input.Changed)
 
 # A widget that never answers must not cost the keyboard.
@@ -55,9 +55,11 @@ class KeysInOrder(App[int]):
 
     def __init__(self, ansi_color: bool | None = None) -> None:
         super().__init__(ansi_color=ansi_color)
+        self.at_once: dict[str, str] = {}
+        """Keys for which what came before them is dropped, and their actions."""
         self._held: deque[events.Key | events.Paste] = deque()
         self._turn = 0
-        self._unsettled_since: float | None = None
+        self._unsettled_since: float | None = math.inf  # what is typed before there is a focus waits for it
         self._acting: asyncio.Future[None] | None = None
 
     @property
@@ -70,12 +72,16 @@ class KeysInOrder(App[int]):
         """Whether no more waits than a person may have typed ahead."""
         return self.ahead <= _MOST_AHEAD
 
+    def on_mount(self) -> None:
+        self._unsettled_since = monotonic()
+        self._lap(self._turn, _LAPS)  # behind the first focus, which is on its way as a message
+
     def must_act_at_once(self, message: Message, read: int = 0) -> bool:
         """Whether it is a key for which what came before it is dropped. From any thread.
 
         `read`: messages that wait behind those here.
         """
-        return isinstance(message, events.Key) and message.key in _AT_ONCE and self.ahead + read > _MOST_AHEAD
+        return isinstance(message, events.Key) and message.key in self.at_once and self.ahead + read > _MOST_AHEAD
 
     def act_at_once(self, key: str) -> None:
         """Drop all keys that wait, and do what this one is for."""
@@ -87,7 +93,7 @@ class KeysInOrder(App[int]):
                 kept.append(events.Callback(callback=_nothing))
             values.clear()
             values.extend(kept)
-        self._acting = asyncio.ensure_future(self._act(_AT_ONCE[key]))
+        self._acting = asyncio.ensure_future(self._act(self.at_once[key]))
 
     async def _act(self, action: str) -> None:
         with self._context():  # called from the reader of the terminal

@@ -35,6 +35,8 @@ PACE_SECONDS = 0.02  # nobody types, and no keyboard repeats, as fast
 LARGE = 32  # characters that nobody typed
 LONGEST = 1 << 20  # characters of a paste that are handed on in one piece
 
+_DRIVERS = [f"textual.drivers.{name}" for name in ("linux_driver", "web_driver", "win32")]
+
 # Ctrl+c and ctrl+q, in both protocols.
 _TO_LEAVE = re.compile("(?:[\x03\x11]|\x1b\\[(?:99|113);[0-9:]+(?:;[0-9:]*)?u)+")
 _REPORTS = re.compile("(?:\x1b\\[(?:<[0-9;]+[Mm]|[IO]))+")  # of the mouse and the focus: no text, and never a pause
@@ -167,17 +169,14 @@ def _pasted(content: str) -> events.Paste:
 
 @contextmanager
 def pastes_kept_whole() -> Iterator[None]:
-    """Let Textual's terminal drivers parse with `PasteSafeParser`, whatever bytes come; they have no setting for it."""
-    if sys.platform == "win32":
-        from textual.drivers import win32 as driver
-    else:
-        from textual.drivers import linux_driver as driver
+    """Let Textual's drivers parse with `PasteSafeParser`, whatever bytes come; they have no setting for it."""
     ours: dict[str, Any] = {"XTermParser": PasteSafeParser, "getincrementaldecoder": forgiving_decoder}
-    kept = {name: getattr(driver, name) for name in ours if hasattr(driver, name)}
+    drivers = [sys.modules[name] for name in _DRIVERS if name in sys.modules]
+    kept = [(driver, name, getattr(driver, name)) for driver in drivers for name in ours if hasattr(driver, name)]
     try:
-        for name in kept:
+        for driver, name, _ in kept:
             setattr(driver, name, ours[name])
         yield
     finally:
-        for name, theirs in kept.items():
+        for driver, name, theirs in kept:
             setattr(driver, name, theirs)

@@ -32,12 +32,12 @@ GONE = 129  # the status of what ends by a hang-up
 
 
 @contextmanager
-def screen_to_ourselves(log: Path) -> Iterator[None]:
+def screen_to_ourselves(log: Path, page: int | None = None) -> Iterator[None]:
     """Send file descriptors 1 and 2 to `log`; the terminal stays reachable through `sys.__stderr__`.
 
-    Without a terminal on either descriptor nothing changes.
+    The descriptor of a `page` is as a terminal. Without either nothing changes.
     """
-    terminal_fd = next((fd for fd in (2, 1) if os.isatty(fd)), None)
+    terminal_fd = next((fd for fd in (2, 1) if os.isatty(fd)), None) if page is None else page
     if terminal_fd is None:
         yield
         return
@@ -118,6 +118,13 @@ def use_our_driver(app: App[Any]) -> None:
 
         if app.driver_class is LinuxDriver:
             app.driver_class = TerminalDriver
+
+
+def use_page_driver(app: App[Any]) -> None:
+    """Have the app painted in a web page, whose server is at the other end of standard input and output."""
+    from specdec_tui.tui.terminal.page_driver import PageDriver
+
+    app.driver_class = PageDriver
 
 
 def give_back(app: App[Any]) -> None:

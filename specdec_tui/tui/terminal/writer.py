@@ -1,4 +1,4 @@
-"""What is written to the terminal, by a thread of its own: nobody waits for a terminal that takes nothing.
+"""What is written to the terminal or page, by a thread of its own: nobody waits for a terminal that takes nothing.
 
 Textual's writer has room for thirty texts, and then the loop waits for the terminal, and with it every
 key. Here the loop never waits: while too much stands in line, no pictures are made, and one of the
@@ -21,7 +21,7 @@ _LOOK_SECONDS = 0.1
 
 
 class Writer(Thread):
-    """Writes to the terminal `fd`, until it is told to stop; errors of a terminal that is gone are its end, not ours.
+    """Writes to the terminal or page `fd` until it is told to stop; errors of one that is gone are its end, not ours.
 
     `caught_up`: called by this thread when all is written after pictures were left out.
     """
@@ -31,14 +31,14 @@ class Writer(Thread):
         self._given = fd
         self._fd = _opened_anew(fd)
         self._caught_up = caught_up
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[str | bytes] = deque()
         self._changed = Condition()
         self._left_out = False
         self._stopping = False
         self._given_up = False
         self._last_words = b""
 
-    def write(self, text: str) -> None:
+    def write(self, text: str | bytes) -> None:
         with self._changed:
             self._waiting.append(text)
             self._changed.notify()
@@ -61,7 +61,7 @@ class Writer(Thread):
         if self._fd != self._given:
             os.close(self._fd)
 
-    def _next(self) -> str | None:
+    def _next(self) -> str | bytes | None:
         with self._changed:
             while not self._waiting:
                 if self._stopping:
@@ -72,8 +72,8 @@ class Writer(Thread):
                 self._changed.wait()
             return self._waiting.popleft()
 
-    def _put(self, text: str) -> None:
-        left = memoryview(text.encode("utf-8", errors="replace"))
+    def _put(self, text: str | bytes) -> None:
+        left = memoryview(text if isinstance(text, bytes) else text.encode("utf-8", errors="replace"))
         while left and not self._given_up:
             try:
                 left = left[os.write(self._fd, left) :]

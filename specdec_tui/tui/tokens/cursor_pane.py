@@ -8,7 +8,7 @@ from textual.message import Message
 from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.run_log import Place, RunLog
 
-_CURSOR_ACTIONS = ("move_cursor", "turn_inspector")
+_CURSOR_ACTIONS = ("move_cursor", "turn_inspector", "go_to_rejection", "go_to_difference", "branch")
 
 
 class CursorPane(Vertical):
@@ -27,6 +27,23 @@ class CursorPane(Vertical):
         def __init__(self, by: int) -> None:
             super().__init__()
             self.by = by
+
+    class WhatIfWanted(Message):
+        """The text is to go on otherwise from the token under the cursor."""
+
+    class NothingThere(Message):
+        """There is no such token to go to, and `why`."""
+
+        def __init__(self, why: str) -> None:
+            super().__init__()
+            self.why = why
+
+    class DifferenceWanted(Message):
+        """The first token is wanted that another pane has otherwise."""
+
+        def __init__(self, pane: CursorPane) -> None:
+            super().__init__()
+            self.pane = pane
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -68,6 +85,23 @@ class CursorPane(Vertical):
 
     def action_turn_inspector(self, by: int) -> None:
         self.post_message(self.Turned(by))
+
+    def action_branch(self) -> None:
+        self.post_message(self.WhatIfWanted())
+
+    def action_go_to_rejection(self, by: int) -> None:
+        """The next refused draft (1) or the one before (-1); in a text without drafts the token in its place."""
+        if self.cursor is None:
+            return
+        there = self.run_log.step_rejection(self.cursor, by, self._emitted_only)
+        if there is None:
+            way = "further" if by > 0 else "earlier"
+            self.post_message(self.NothingThere(f"No {way} rejection in this pane"))
+        else:
+            self._point(there)
+
+    def action_go_to_difference(self) -> None:
+        self.post_message(self.DifferenceWanted(self))
 
     def action_move_cursor(self, how: str) -> None:
         """`next`, `previous`, `down`, `up`, `next_round`, `previous_round`, `first` or `last`."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from textual import events
 from textual.geometry import Region
 from textual.message import Message
 
-from specdec_tui.decoding.records import EMITTED, Status
+from specdec_tui.decoding.records import Status
 from specdec_tui.tui.lines.line_view import LineView
 from specdec_tui.tui.tokens.run_log import Place, RunLog
 
@@ -23,6 +23,9 @@ class CursorView(LineView):
             super().__init__()
             self.place = place
 
+    class Scrolled(Message):
+        """Other lines than before are in sight."""
+
     def __init__(self, log: RunLog | None = None, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.run_log = RunLog() if log is None else log
@@ -35,8 +38,13 @@ class CursorView(LineView):
 
     @property
     def fates(self) -> frozenset[Status]:
-        """The fates of the tokens that can stand here once a run is over."""
-        return EMITTED if self.emitted_only else EMITTED | {Status.REJECTED, Status.UNVERIFIED}
+        """The fates of the tokens in sight."""
+        lines = range(self.scroll_offset.y, min(self.line_count, self.scroll_offset.y + self.size.height))
+        return frozenset[Status]().union(*map(self.fates_on, lines))
+
+    def fates_on(self, line: int) -> Iterable[Status]:
+        """The fates of the tokens on a line."""
+        raise NotImplementedError
 
     @property
     def caption(self) -> str:
@@ -95,6 +103,12 @@ class CursorView(LineView):
     def fit(self) -> None:
         super().fit()
         self.keep_in_sight()
+        self.post_message(self.Scrolled())  # until now nothing was laid out, or at another width
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if not self.following:  # at the end of a run that goes on, the pane looks by itself
+            self.post_message(self.Scrolled())
 
     def on_click(self, event: events.Click) -> None:
         # The end of a selection is a click too, and the scroll bar's clicks pass here.

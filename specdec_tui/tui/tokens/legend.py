@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.style import Style
 from textual.widget import Widget
 
-from specdec_tui.decoding.records import EMITTED, Status
+from specdec_tui.decoding.records import Status
 from specdec_tui.tui.tokens.style import GLYPHS, TOKEN_CLASSES
 
 _ORDER = (
@@ -32,28 +32,30 @@ _LEFT_OUT_FIRST = (
 )
 """What tells least of a text comes first."""
 _MORE = " …"
+_NEVER_JUDGED = " (behind a refusal, never judged)", " (not judged)"
+"""What is told of unverified drafts where there is room: the one fate whose name does not say what happened."""
 
 
 class Legend(Widget):
-    """As many whole words as fit, the most telling ones; nothing, and no line, where no tokens stand."""
+    """As many whole words as fit, the most telling ones; no line where nothing in sight shows tokens at all."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = set(TOKEN_CLASSES.values())
 
     def __init__(self) -> None:
         super().__init__()
-        self._statuses = EMITTED
+        self._statuses: frozenset[Status] | None = frozenset()
         self._words: Mapping[Status, str] = {}
 
-    def explain(self, statuses: frozenset[Status], words: Mapping[Status, str] | None = None) -> None:
-        """Name these fates: those that can stand in what is shown; some by other words than their own."""
+    def explain(self, statuses: frozenset[Status] | None, words: Mapping[Status, str] | None = None) -> None:
+        """Name these fates, those in sight, some by other words than their own. None: no tokens can stand there."""
         if (statuses, words or {}) != (self._statuses, self._words):
             self._statuses, self._words = statuses, words or {}
-            self.display = bool(statuses)
+            self.display = statuses is not None
             self.refresh()
 
     def render(self) -> Content:
         styles = {status: self.get_visual_style(name) for status, name in TOKEN_CLASSES.items()}
-        return legend(self.content_size.width, self._statuses, styles, self._words)
+        return legend(self.content_size.width, self._statuses or (), styles, self._words)
 
 
 def legend(
@@ -62,6 +64,9 @@ def legend(
     """The states that fit into `width` cells in whole words; `…` where others are left out."""
     names = {status: status.value for status in Status} | dict(words or {})
     shown = [status for status in _ORDER if status in statuses]
+    room = width - _cells([names[status] for status in shown]) if Status.UNVERIFIED in statuses else 0
+    meaning = next((words for words in _NEVER_JUDGED if cell_len(words) <= room), "")
+    names[Status.UNVERIFIED] += meaning
     for status in _LEFT_OUT_FIRST:
         if _cells([names[status] for status in shown]) + cell_len(_MORE) * (len(shown) < len(statuses)) <= width:
             break
@@ -72,7 +77,9 @@ def legend(
     parts: list[tuple[str, Style | str]] = []
     for status in shown:
         style = styles[status]
-        parts += [(gap * bool(parts), ""), (f"{GLYPHS[status]} ", style + Style(strike=False)), (names[status], style)]
+        name, told = names[status], meaning if status is Status.UNVERIFIED else ""
+        parts += [(gap * bool(parts), ""), (f"{GLYPHS[status]} ", style + Style(strike=False))]
+        parts += [(name.removesuffix(told), style), (told, "$text-muted")]
     is_more = len(shown) < len(statuses) and _cells([names[status] for status in shown]) + cell_len(_MORE) <= width
     return Content.assemble(*parts, _MORE * is_more)
 

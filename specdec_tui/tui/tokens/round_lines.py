@@ -38,9 +38,11 @@ class _Words:
 
     def __init__(self, token: Token, text: str, index: int, room: int, raw: bool) -> None:
         parts = [] if token.insight is None else _briefly(token, token.insight, raw)
-        self.told = tuple(accumulate(parts))
+        behind = list(accumulate(parts, lambda before, part: f"{before} {part}".strip()))
+        # In brackets: a token may be a number itself, and not every screen has colours.
+        self.told = tuple(f"[{figures}]" if figures else "" for figures in behind)
         # A long token makes room for the first figures.
-        self.chip = chip(token, text, index, max(_LEAST_CHIP, room - len(parts[0])) if parts else room)
+        self.chip = chip(token, text, index, max(_LEAST_CHIP, room - len(self.told[0])) if parts else room)
         self.cells = cells_in(self.chip)
 
     def told_in(self, figures: int, room: int) -> str:
@@ -94,7 +96,8 @@ def _head(record: Shown, width: int) -> str:
             number, kept, milliseconds = str(index + 1), f"?/{len(drafts)}", "…"
         case RoundVerified(round=index, drafts=drafts):
             accepted = sum(draft.status is Status.ACCEPTED for draft in drafts)
-            number, kept = str(index + 1), f"{accepted}/{len(drafts)}" if drafts else ""
+            of = "?" if record.untold is None else len(drafts) + record.untold
+            number, kept = str(index + 1), f"{accepted}/{of}" if of else ""
             milliseconds = f"{record.seconds * 1e3:.1f}"
     if width < _NARROW:
         return f"{number:>4} {kept:>4} "
@@ -102,13 +105,13 @@ def _head(record: Shown, width: int) -> str:
 
 
 def _briefly(token: Token, seen: Insight, raw: bool) -> list[str]:
-    """What insight adds to a token in its line, in parts: ` .31<.93`, ` p.75 q.50`, ` H1.5 Hq0.9`."""
+    """What insight adds to a token in its line, in parts: `.31<.93`, `p=.75 q=.50`, `H=1.5 Hq=0.9`."""
     chances = (("p", token.p), ("q", token.q))
     entropies = (("H", seen.target_entropy), ("Hq", seen.drafter_entropy))
     return [
-        "" if (chance := _chance(token)) is None else f" {odds(chance, token.draw)}",
-        "".join(f" {name}{_short(value)}" for name, value in chances if value is not None),
-        "".join(f" {'raw ' * raw}{name}{value:.1f}" for name, value in entropies if value is not None),
+        "" if (chance := _chance(token)) is None else _odds(chance, token.draw),
+        " ".join(f"{name}{_equal(_short(value))}" for name, value in chances if value is not None),
+        " ".join(f"{'raw ' * raw}{name}={value:.1f}" for name, value in entropies if value is not None),
     ]
 
 
@@ -117,10 +120,13 @@ def _chance(token: Token) -> float | None:
     return token.acceptance if was_judged(token) else None
 
 
-def odds(chance: float, draw: float | None) -> str:
-    """A chance to be accepted, and how the draw that decided stands to it; with digits enough to tell them apart."""
+def _odds(chance: float, draw: float | None) -> str:
+    """How the coin that decided stands to the chance to be accepted; with digits enough to tell them apart.
+
+    Without a coin the chance alone, and nothing where it is what the sign of the token says already.
+    """
     if draw is None:
-        return _short(chance)
+        return "" if chance in (0.0, 1.0) else f"accept{_equal(_short(chance))}"
     of_chance, of_draw = _digits(chance, draw, 2)
     return f"{_short(draw, of_draw)}{'<' if draw < chance else '≥'}{_short(chance, of_chance)}"
 
@@ -138,6 +144,11 @@ def _short(value: float, digits: int = 2) -> str:
     return f"{value:.0e}".replace("e-0", "e-") if "e" in text else text.replace("0.", ".", 1)
 
 
+def _equal(number: str) -> str:
+    """`=.75`, and `>.99` as it is."""
+    return number if number[0] in "<>" else f"={number}"
+
+
 def _insight_rows(row: Row, width: int, raw: bool) -> list[list[Run]]:
     indent, column = (" " * 5, 12) if width < _WIDE else (" " * 9, 16)
     found: list[list[Run]] = []
@@ -152,7 +163,7 @@ def _insight_rows(row: Row, width: int, raw: bool) -> list[list[Run]]:
 
 
 def _numbers(token: Token, width: int, room: int, raw: bool) -> str:
-    """Chance to be accepted and its draw, processed probabilities of target and drafter, their entropies in nats.
+    """Chance to be accepted and its coin, processed probabilities of target and drafter, their entropies in nats.
 
     As many as fit, whole: a number cut short would be another number.
     """
@@ -160,7 +171,7 @@ def _numbers(token: Token, width: int, room: int, raw: bool) -> str:
     digits, gap = (2, " ") if width < _WIDE else (3, "  ")
     chance = _chance(token)
     places = (digits, digits) if chance is None else _digits(chance, token.draw, digits)
-    chances = [("accept", chance, places[0]), ("draw", token.draw, places[1])]
+    chances = [("accept", chance, places[0]), ("coin", token.draw, places[1])]
     chances += [("p", token.p, digits), ("q", token.q, digits)]
     parts = [f"{name} {in_digits(value, count)}" for name, value, count in chances if value is not None]
     if seen is not None:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from math import inf
 from time import monotonic
-from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -20,6 +19,7 @@ from rich.style import Style
 from textual.timer import Timer
 
 from specdec_tui.decoding.records import Status, Token
+from specdec_tui.tui.lines.inks import ink
 from specdec_tui.tui.lines.view_search import ViewSearch
 from specdec_tui.tui.tokens.chips import Kind, Run
 from specdec_tui.tui.tokens.cursor_view import CursorView
@@ -36,8 +36,6 @@ _LATEST = 32  # rounds that tell what is known of tokens in this run
 
 class RowsView(CursorView):
     """Rows are kept as records; lines are counted only while the view is shown."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {*TOKEN_CLASSES.values(), _NUMBERS, _BLANKS}
 
     def __init__(self, log: RunLog | None = None, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(log, id=id, classes=classes)
@@ -268,6 +266,9 @@ class RowsView(CursorView):
             lines = self._made[row] = self.lines_for(self.rows[row], self._width)
         return lines
 
+    def fates_on(self, line: int) -> Iterable[Status]:
+        return [run.status for run in self._runs_at(line)[1] if run.status is not None and run.token is not None]
+
     def line_text(self, line: int) -> str:
         return "".join(run.text for run in self._runs_at(line)[1]).rstrip()
 
@@ -280,10 +281,10 @@ class RowsView(CursorView):
 
     def _new_style(self, run: Run) -> Style:
         if run.kind is Kind.BLANK:
-            return self.get_component_rich_style(_BLANKS)
+            return ink(self, _BLANKS)
         if run.status is None:
-            return self.get_component_rich_style(_NUMBERS)
-        own = self.get_component_rich_style(TOKEN_CLASSES[run.status])
+            return ink(self, _NUMBERS)
+        own = ink(self, TOKEN_CLASSES[run.status])
         style = stressed(own, run.strength, self.app.no_color, self.app.console.color_system)
         return style + Style(strike=False) if run.kind is Kind.SIGN else style
 

@@ -10,8 +10,10 @@ from typing import NamedTuple
 from specdec_tui.decoding.records import (
     EMITTED,
     DraftsProposed,
+    Origin,
     PrefillDone,
     RoundVerified,
+    RunStarted,
     Status,
     Token,
     tokens_of,
@@ -50,12 +52,25 @@ class RunLog:
         self.rows: list[Row] = []
         self.alternatives: dict[int, str] = {}
         self.searches = False
+        self.served = False
         """Whether the run is a search, which draws nothing."""
+        self.own_tokens = False
+        """Whether its tokens are those of another tokenizer than the target's."""
+        self.origin: Origin | None = None
+        """Of a what-if."""
+        self.given: tuple[int, ...] = ()
+        """Ids of all new tokens that a what-if goes on behind, as far as they are known."""
         self.rest: tuple[str, ...] = ()
         """What an unfinished last character still owed when the run ended."""
         self._starts = array("q")  # position of the first token of each row
         self._next = 0  # position behind the last row that is settled
         self._open: list[tuple[Token, str]] = []  # what is pending of a search
+
+    @property
+    def by_calls(self) -> bool:
+        """Whether the target of the run is on a server."""
+        first = self.rows[0].record if self.rows else None
+        return isinstance(first, PrefillDone) and first.by_calls
 
     @property
     def settled(self) -> int:
@@ -66,9 +81,16 @@ class RunLog:
         """Forget everything, for a new run."""
         self.rows.clear()
         self.alternatives.clear()
-        self.rest, self.searches = (), False
+        self.rest, self.searches, self.own_tokens, self.origin = (), False, False, None
+        self.served = False
+        self.given = ()
         del self._starts[:], self._open[:]
         self._next = 0
+
+    def start(self, record: RunStarted) -> None:
+        """What kind of run it is whose rounds come."""
+        self.searches, self.own_tokens, self.origin = record.beams > 0, record.own_tokens, record.origin
+        self.served = record.served
 
     def add(self, record: Shown, texts: tuple[str, ...]) -> None:
         """Take a round; the verdict of a round takes the row of its pending drafts."""
@@ -147,6 +169,29 @@ class RunLog:
     def last(self, emitted: bool = False) -> Place | None:
         found = self.step(Place(len(self.rows), 0), -1, emitted)
         return found if found.row < len(self.rows) else None
+
+    def step_rejection(self, place: Place, by: int, emitted: bool = False) -> Place | None:
+        """The next refused draft (`by` 1) or the one before (-1), None where there is none.
+
+        Of emitted tokens alone, if asked: the token that stands in the place of it.
+        """
+        rows = range(place.row, len(self.rows)) if by > 0 else range(min(place.row, len(self.rows) - 1), -1, -1)
+        for row in rows:
+            for index, token in enumerate(self.rows[row].tokens):
+                if token.status is Status.REJECTED:
+                    there = self.nearest_emitted(Place(row, index)) if emitted else Place(row, index)
+                    if there > place if by > 0 else there < place:
+                        return there
+        return None
+
+    def emitted_ids(self) -> dict[int, int]:
+        """The text in ids: new-token index -> id; of a what-if those that it was given, and its own behind them."""
+        given = dict(enumerate(self.given))
+        if self.origin is not None and self.origin.token is not None:
+            given[self.origin.position] = self.origin.token
+        return given | {
+            token.position: token.id for row in self.rows for token in row.tokens if token.status in EMITTED
+        }
 
     def nearest_emitted(self, place: Place) -> Place:
         """The token itself if it was emitted; for a draft that was not, the one that its round ended with."""

@@ -8,6 +8,7 @@ from textual.widget import Widget
 
 from specdec_tui.decoding.records import Status
 from specdec_tui.glossary import FATES
+from specdec_tui.tui.lines.inks import ink
 
 GLYPHS: dict[Status, str] = {status: FATES[status][0] for status in Status}
 
@@ -20,8 +21,8 @@ TOKEN_CLASSES: dict[Status, str] = {status: f"token--{status.value}" for status 
 
 
 def token_styles(widget: Widget) -> dict[Status, Style]:
-    """The current style of every status on a widget whose COMPONENT_CLASSES hold TOKEN_CLASSES."""
-    return {status: widget.get_component_rich_style(name) for status, name in TOKEN_CLASSES.items()}
+    """The current style of every status on a widget."""
+    return {status: ink(widget, name) for status, name in TOKEN_CLASSES.items()}
 
 
 def stressed(style: Style, strength: int, no_color: bool, color_system: str | None = "truecolor") -> Style:

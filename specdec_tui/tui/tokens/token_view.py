@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -13,14 +12,17 @@ from textual.selection import Selection
 
 from specdec_tui.decoding.records import Status, Token
 from specdec_tui.doors.characters import copyable, visible
+from specdec_tui.tui.lines.find import cells_of
+from specdec_tui.tui.lines.inks import ink
 from specdec_tui.tui.lines.layout import TAB, TextLayout, cluster_boundary, cluster_end, expand_tabs
-from specdec_tui.tui.lines.view_search import ViewSearch
+from specdec_tui.tui.lines.view_search import Found, ViewSearch
 from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.run_log import Place, RunLog
 from specdec_tui.tui.tokens.style import TOKEN_CLASSES, stressed, token_styles
-from specdec_tui.tui.tokens.transcript import OFF_TEXT, UNSHORTENED, Around, Look, Transcript, shortened
+from specdec_tui.tui.tokens.thrown_away import MARKS, OFF_TEXT, SIGNS, THROWN_AWAY, Around, Look, Mark, marked
+from specdec_tui.tui.tokens.transcript import Transcript
 
-_AROUND: dict[Look, str] = {look: f"turn--{look.value}" for look in Around}
+_AROUND: dict[Look, str] = {look: f"turn--{look.value}" for look in (*Around, Mark.SEAM)}
 _REJECTED, _UNVERIFIED = Status.REJECTED, Status.UNVERIFIED  # looking an enum's members up is slow
 _IN_PIECE = 24  # bits of a mark that say where in its piece
 _IN_LINE = str.maketrans({"\n": "↵", "\t": "⇥"})
@@ -29,11 +31,13 @@ _IN_LINE = str.maketrans({"\n": "↵", "\t": "⇥"})
 class TokenView(CursorView):
     """The turns before, then the emitted tokens, and at the tail the drafts that wait for the target."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {*TOKEN_CLASSES.values(), *_AROUND.values()}
-
-    def __init__(self, log: RunLog | None = None, *, id: str | None = None, classes: str | None = None) -> None:
+    def __init__(
+        self, log: RunLog | None = None, *, seams: bool = True, id: str | None = None, classes: str | None = None
+    ) -> None:
+        """`seams`: with the drafts, rounds are told apart too. Where each has one token there is nothing to tell."""
         super().__init__(log, id=id, classes=classes)
-        self.transcript = Transcript()
+        self._seams = seams
+        self.transcript = Transcript(seams)
         self.layout_text = TextLayout()
         self._with_drafts = False
         # A look and a text for each piece of the layout; behind the earlier turns, `_first` pieces, a place too.
@@ -46,6 +50,10 @@ class TokenView(CursorView):
         self._rest: tuple[str, ...] = ()  # of the log, in those pieces
         self._styles: dict[Look, Style] | None = None
 
+    def tell_rounds_apart(self, wanted: bool) -> None:
+        """From the next text on."""
+        self._seams = self.transcript.seams = wanted
+
     @property
     def emitted_only(self) -> bool:
         return not self._with_drafts
@@ -56,7 +64,7 @@ class TokenView(CursorView):
 
     @property
     def with_drafts(self) -> bool:
-        """Whether drafts that did not become text stand struck out where they were refused."""
+        """Whether drafts that did not become text stand struck out where they were refused, and seams of rounds."""
         return self._with_drafts
 
     @with_drafts.setter
@@ -117,8 +125,8 @@ class TokenView(CursorView):
         pieces: Iterable[tuple[int, Look, str]] = [(index, *one) for index, one in enumerate(told)]
         if not self._with_drafts:
             pieces = [piece for piece in pieces if piece[1] is not _REJECTED and piece[1] is not _UNVERIFIED]
-        elif len(told) > UNSHORTENED:
-            pieces = shortened(told)
+        else:
+            pieces = marked(told, self._seams and row > 0)
         for index, look, text in pieces:
             self._looks.append(look)
             self._texts.append(text)
@@ -160,7 +168,8 @@ class TokenView(CursorView):
         while 0 <= line < self.line_count:
             # A line may hold nothing but the end of a piece that begins above it.
             within = range(self._first, self._settled)
-            pieces = [(at, start) for at, start, _ in layout.pieces_of(line) if at in within and at != piece]
+            here = [(at, start) for at, start, _ in layout.pieces_of(line) if at in within and at != piece]
+            pieces = [(at, start) for at, start in here if self._looks[at] not in MARKS]
             if pieces:
                 at = max(0, bisect_right([start for _, start in pieces], column) - 1)
                 return Place(*self._places[pieces[at][0] - self._first])
@@ -170,8 +179,11 @@ class TokenView(CursorView):
     def _piece_of(self, place: Place) -> int | None:
         settled = self._settled - self._first
         at = bisect_left(self._places, place, hi=settled)
-        if at < settled and self._places[at] == place:
-            return self._first + at
+        behind = at
+        while behind < settled and self._places[behind] == place:
+            if self._looks[self._first + behind] not in MARKS:
+                return self._first + behind
+            behind += 1
         before = self._first + at - 1
         is_counted = at > 0 and self._looks[before] is Around.MORE and self._places[at - 1][0] == place.row
         return before if is_counted else None
@@ -206,14 +218,20 @@ class TokenView(CursorView):
                 segments.append(segment)
         return segments
 
+    def fates_on(self, line: int) -> Iterable[Status]:
+        looks = [self._looks[piece] for piece, _, _ in self.layout_text.pieces_of(line)]
+        return [look for look in looks if isinstance(look, Status)]
+
     def _styles_of_looks(self) -> dict[Look, Style]:
         if self._styles is None:
             names = [*TOKEN_CLASSES.items(), *_AROUND.items()]
-            self._styles = {look: self.get_component_rich_style(name) for look, name in names}
+            self._styles = {look: ink(self, name) for look, name in names}
             system = self.app.console.color_system
-            for look in OFF_TEXT:
+            for look in THROWN_AWAY:
                 style = stressed(self._styles[look], -1, self.app.no_color, system)
                 self._styles[look] = style + Style(strike=look is not Around.MORE)
+            for status, sign in SIGNS.items():
+                self._styles[sign] = self._styles[status] + Style(strike=False, underline=False)
         return self._styles
 
     def _marked_style(self) -> Style:
@@ -282,6 +300,11 @@ class TokenView(CursorView):
         """What the pieces from the `first` on are shown as, but for drafts that wait."""
         return _all_shown(self._looks[first : self._settled], self._texts[first : self._settled])
 
+    def searched_texts(self, first: int) -> list[str]:
+        """The same without what stands in a text as a mark: a word may go on behind one."""
+        looks = self._looks[first : self._settled]
+        return ["" if look in MARKS else text for look, text in zip(looks, self.settled_texts(first), strict=True)]
+
 
 def _all_shown(looks: Sequence[Look], texts: Sequence[str]) -> list[str]:
     # What is printable is shown as it is, whatever its look: most texts are.
@@ -295,7 +318,10 @@ def _shown(look: Look, text: str) -> str:
 
 
 class _TextSearch(ViewSearch):
-    """Searches the text itself: a match may go on in the next line of the wrapping."""
+    """Searches the text itself: a match may go on in the next line of the wrapping, and behind a mark.
+
+    A part of what is searched is a piece of the layout; marks are empty in the one and not in the other.
+    """
 
     def __init__(self, view: TokenView) -> None:
         self._view = view
@@ -304,20 +330,40 @@ class _TextSearch(ViewSearch):
     is_reading = False
 
     def offset_of(self, line: int) -> int:
-        return self.line(line)[1] if line < self._view.line_count else 0
+        return self._searched(self._view.layout_text.offset_of(line, 0)) if line < self._view.line_count else 0
 
     def read_on(self) -> None: ...
 
     def update(self, first: int) -> None:
-        new = self._view.settled_texts(self.matches.part_count)
+        new = self._view.searched_texts(self.matches.part_count)
         if not self._view.line_count:
             self.matches.cut(0)
         self.matches.extend(new)
         self._hold_current()
 
-    def line(self, line: int) -> tuple[str, int]:
+    def found_on(self, line: int) -> list[Found]:
         layout = self._view.layout_text
-        return layout.lines[line], layout.offset_of(line, 0)
+        text, begins = layout.lines[line], layout.offset_of(line, 0)
+        found: list[Found] = []
+        for match in self.matches.within(self._searched(begins), self._searched(begins + len(text))):
+            start, end = self.matches.span(match)
+            first, behind = cells_of(text, self._laid_out(start) - begins, self._laid_out(end - 1) + 1 - begins)
+            if first < behind:
+                found.append((first, behind, match == self.current))
+        return found
 
     def line_of(self, offset: int) -> int:
-        return self._view.layout_text.line_of(offset)
+        return self._view.layout_text.line_of(self._laid_out(offset))
+
+    def _searched(self, offset: int) -> int:
+        """Where a place of the layout is in what is searched."""
+        piece = self._view.layout_text.piece_of(offset)
+        if piece is None or piece >= self.matches.part_count:
+            return self.matches.part_span(self.matches.part_count - 1)[1] if self.matches.part_count else 0
+        begins, ends = self.matches.part_span(piece)
+        return min(ends, begins + offset - self._view.layout_text.span_of(piece)[0])
+
+    def _laid_out(self, offset: int) -> int:
+        """Where a place of what is searched is in the layout."""
+        piece = self.matches.part_at(offset)
+        return self._view.layout_text.span_of(piece)[0] + offset - self.matches.part_span(piece)[0]

@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
-from itertools import groupby
 
 from rich.cells import cell_len
 
 from specdec_tui.decoding.records import Status
+from specdec_tui.tui.tokens.thrown_away import OFF_TEXT, SEAM, Around, Mark, Piece, marked, rounds_of
 
 MOST_TURNS, MOST_TOKENS = 50, 16_000
 _LONGEST_PROMPT = 400
-
-_MOST_OFF_TEXT = 3
-UNSHORTENED = _MOST_OFF_TEXT + 2
-"""Tokens of a round that `shortened` leaves as they are: one of them at least became text."""
-
-
-class Around(StrEnum):
-    """What stands around the answers of a conversation, and in the place of drafts that are not spelled out."""
-
-    PROMPT = "prompt"
-    RULE = "rule"
-    MORE = "more"
-
-
-Look = Status | Around
-"""How a piece of the text is painted."""
-Piece = tuple[Look, str]
-
-OFF_TEXT: frozenset[Look] = frozenset({Status.REJECTED, Status.UNVERIFIED, Around.MORE})
-"""Looks of drafts that did not become text."""
-
-
-def shortened(tokens: Iterable[tuple[Status, str]]) -> Iterator[tuple[int, Look, str]]:
-    """Tokens with their indices; of many refused drafts in a row the first few, then how many more there are.
-
-    A drafter that copies long texts would else bury the text under what was refused.
-    """
-    for is_off, group in groupby(enumerate(tokens), key=lambda one: one[1][0] in OFF_TEXT):
-        row = list(group)
-        spelled = _MOST_OFF_TEXT if is_off and len(row) > _MOST_OFF_TEXT + 1 else len(row)
-        yield from ((index, status, text) for index, (status, text) in row[:spelled])
-        if spelled < len(row):
-            yield row[spelled][0], Around.MORE, f" (+{len(row) - spelled})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +28,12 @@ class Turn:
 
 
 class Transcript:
-    """At most so many turns and tokens, drafts included; the oldest go first."""
+    """At most so many turns and tokens, drafts included; the oldest go first. `seams`: rounds of drafts made them."""
 
-    def __init__(self) -> None:
+    def __init__(self, seams: bool = True) -> None:
+        self.seams = seams
+        self.kept = ""
+        """What a what-if was given of another run's text: it stands before the answer in place of any turns."""
         self.turns: list[Turn] = []
         self.number = 0
         """Of the present turn; 0 where it belongs to no conversation: then the earlier ones are not shown with it."""
@@ -102,7 +71,10 @@ class Transcript:
 
     def pieces(self, with_drafts: bool, width: int) -> Iterator[Piece]:
         """What stands before the present answer; of a turn's figures the first that fit into `width` cells."""
-        if not self.is_shown:
+        if self.kept:
+            yield Around.KEPT, self.kept
+            yield Mark.SEAM, SEAM
+        if not self.is_shown or self.kept:
             return
         if self._gone:
             gone = "turn 1 is" if self._gone == 1 else f"turns 1–{self._gone} are"
@@ -110,14 +82,21 @@ class Transcript:
         for turn in self.turns:
             yield Around.PROMPT, _headline(turn.prompt)
             end = ""
-            for _, look, text in shortened(turn.pieces):
-                if with_drafts or look not in OFF_TEXT:
-                    yield look, text
-                    end = "" if look in OFF_TEXT else text or end
+            for look, text in _answer(turn, with_drafts, self.seams):
+                yield look, text
+                end = "" if look in OFF_TEXT else text or end
             if not end.endswith("\n"):
                 yield Around.RULE, "\n"
             yield Around.RULE, _rule(turn, width)
         yield Around.PROMPT, _headline(self._prompt)
+
+
+def _answer(turn: Turn, with_drafts: bool, seams: bool) -> Iterator[Piece]:
+    if not with_drafts:
+        yield from (piece for piece in turn.pieces if piece[0] not in OFF_TEXT)
+        return
+    for number, row in enumerate(rounds_of(turn.pieces)):
+        yield from ((look, text) for _, look, text in marked(row, seams and number > 0))
 
 
 def _rule(turn: Turn, width: int) -> str:

@@ -64,7 +64,7 @@ async def test_going_to_a_pane_keeps_it_maximised_and_takes_the_inspector_along(
         assert place is not None and panes["lookup"].run_log.token(place).position == 21
 
 
-@pytest.mark.parametrize("key", ["h", "question_mark", "f1"])
+@pytest.mark.parametrize("key", ["h", "f1"])
 async def test_help_opens_and_closes_with_each_of_its_keys(key: str) -> None:
     app = make_app()
     async with app.run_test(size=SIZE) as pilot:

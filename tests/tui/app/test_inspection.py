@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scripted_engine import ScriptedEngine
+from scripted_engine import WORDS, ScriptedEngine
 
-from specdec_tui.decoding.records import PrefillDone, RoundVerified, Step
+from specdec_tui.decoding.records import Origin, PrefillDone, RoundVerified, RunStarted, Status, Step, Token
 from specdec_tui.settings import Settings
 from specdec_tui.tui.app.inspection import Inspection
 from specdec_tui.tui.figures.words import PaneState
@@ -18,12 +20,12 @@ from specdec_tui.tui.tokens.run_log import Place, RunLog
 class Pane:
     """As much of a pane as inspecting asks for."""
 
-    def __init__(self, strategy: str, tokens: int) -> None:
+    def __init__(self, strategy: str, tokens: int, words: Sequence[str] = WORDS) -> None:
         self.strategy, self.inspecting, self.cursor = strategy, False, None
         self.state = PaneState.RUNNING if tokens else PaneState.IDLE
         self.run_log = RunLog()
         settings = Settings(max_new_tokens=max(1, tokens), strategies=("target",))
-        for event in ScriptedEngine().run("why", settings, lambda: False) if tokens else ():
+        for event in ScriptedEngine(words=words).run("why", settings, lambda: False) if tokens else ():
             if isinstance(event, Step) and isinstance(event.record, PrefillDone | RoundVerified):
                 self.run_log.add(event.record, event.texts)
 
@@ -39,11 +41,15 @@ class Panel:
 
     is_mounted, removed = True, False
 
-    def __init__(self, place: object) -> None:
+    def __init__(self, place: object, keys: Sequence[str]) -> None:
         self.shown: list[str] = []
+        self.keys = keys
 
-    def show(self, pane: Pane, name: str) -> None:
+    def show(self, look: object, name: str) -> None:
         self.shown.append(name)
+
+    def show_difference(self, ours: Any, theirs: Any) -> None:
+        self.shown.append(f"{ours.name} {theirs.name} {ours.look.token.position} {theirs.look.token.id}")
 
     def remove(self) -> None:
         self.removed = True
@@ -56,6 +62,8 @@ class Panel:
 class Screen:
     def __init__(self, *panes: Pane) -> None:
         self.all_panes: Any = panes
+        self.shown_panes: Any = panes
+        self.run_settings = Settings()
         self.current_pane: Any = panes[0]
         self.focused: Any = None
         self.said: list[str] = []
@@ -139,3 +147,101 @@ def test_a_page_is_turned_only_where_there_is_a_panel() -> None:
     )  # type: ignore[assignment]
     inspection.turn(-1)
     assert turned == [-9]
+
+
+def with_another_token(pane: Pane, position: int, id: int) -> Pane:
+    """The same text, but for one token."""
+    place = pane.run_log.find(position)
+    assert place is not None
+    row = pane.run_log.rows[place.row]
+    record = row.record
+    token = pane.run_log.token(place)
+    if isinstance(record, PrefillDone):
+        record = replace(record, token=replace(token, id=id))
+    else:
+        assert isinstance(record, RoundVerified)
+        record = replace(record, emitted=replace(token, id=id))
+    pane.run_log.rows[place.row] = replace(row, record=record)
+    return pane
+
+
+def test_the_first_difference_is_to_the_targets_pane_and_else_to_the_next_with_text() -> None:
+    one, empty, other = Pane("lookup", 9), Pane("ngram", 0), with_another_token(Pane("speculative", 9), 3, 77)
+    target = with_another_token(Pane("target", 9), 5, 88)
+    for panes, told in (((one, empty, other), "lookup speculative 3 77"), ((target, one, other), "lookup target 5 88")):
+        screen = Screen(*panes)
+        inspection = Inspection(screen)
+        one.inspect()
+        inspection.go_to_difference(one)  # type: ignore[arg-type]
+        inspection.pointed(one)  # type: ignore[arg-type]
+        assert screen.panels[0].shown == [told]
+        assert one.cursor == one.run_log.find(int(told.split()[2]))
+        inspection.pointed(one)  # type: ignore[arg-type]  # the log grew
+        one.cursor = one.run_log.find(1)
+        inspection.pointed(one)  # type: ignore[arg-type]
+        one.cursor = one.run_log.find(int(told.split()[2]))
+        inspection.pointed(one)  # type: ignore[arg-type]
+        assert screen.panels[0].shown == [told, told, "lookup", "lookup"], "back there it is a token as others"
+        one.close_inspector()
+
+
+def test_equal_texts_are_said_to_be_so_and_the_cursor_stays() -> None:
+    one, same, longer, alien = Pane("target", 9), Pane("lookup", 9), Pane("ngram", 12), Pane("drafter", 9)
+    alien.run_log.own_tokens = True
+    for panes, words in (
+        ((one, same), "equal: the same 9 tokens"),
+        ((one, longer), "the same in all 9 tokens that both have"),
+        ((one,), "no other pane has text"),
+        ((one, alien), "no other pane has text"),
+        ((alien, one), "its tokens are those of another tokenizer"),
+    ):
+        screen = Screen(*panes)
+        panes[0].inspect(panes[0].run_log.find(4))
+        Inspection(screen).go_to_difference(panes[0])  # type: ignore[arg-type]
+        assert words in screen.said[0] and panes[0].cursor == panes[0].run_log.find(4)
+
+
+def test_a_what_if_parts_from_its_run_at_the_token_that_it_was_given() -> None:
+    parent, child = Pane("target", 9), Pane("target~1", 0)
+    child.run_log.start(RunStarted("target~1", 3, 0, 9, origin=Origin("target", 2, 7)))
+    child.run_log.add(PrefillDone(Token(5, Status.SAMPLED, 3), 0.1), ("a",))
+    for pane, there in ((child, child.run_log.last()), (parent, parent.run_log.find(2))):
+        screen = Screen(parent, child) if pane is child else Screen(child, parent)
+        pane.inspect()
+        Inspection(screen).go_to_difference(pane)  # type: ignore[arg-type]
+        assert "part at token 3: the one that the what-if was given" in screen.said[0]
+        assert pane.cursor == there
+
+
+def test_texts_that_part_in_what_a_what_if_was_given_are_told_of_that_token_and_no_later_one() -> None:
+    target = with_another_token(Pane("target", 9), 1, 88)  # differs from the run, long before what-ifs of it begin
+    run = Pane("speculative", 9)
+    first, second = Pane("speculative~1", 0), Pane("speculative~2", 0)
+    for child, origin in (
+        (first, Origin("speculative", 4, None, (("gamma", "2"),))),
+        (second, Origin("speculative~1", 5, 7)),
+    ):
+        child.run_log.start(RunStarted("speculative", 3, 2, 9, origin=origin))
+        own = origin.given
+        child.run_log.given = (1000, 1001, 1002, 1003, 1004, 7)[:own]
+        child.run_log.add(PrefillDone(Token(1000 + own, Status.SAMPLED, own), 0.1), ("a",))
+    for pane, other, words in (
+        (second, target, "part at token 2, before speculative~2 begins"),
+        (first, target, "part at token 2, before speculative~1 begins"),
+        (target, first, "part at token 2, before speculative~1 begins"),
+        (second, run, "part at token 6: the one that the what-if was given"),
+        (first, run, "the same in all 5 tokens that both have"),
+    ):
+        screen = Screen(pane, other)
+        pane.inspect()
+        Inspection(screen).go_to_difference(pane)  # type: ignore[arg-type]
+        assert words in screen.said[0]
+    assert target.cursor == target.run_log.find(1), "the pane that wrote it marks it"
+
+
+def test_the_frame_names_the_keys_of_the_table() -> None:
+    screen = Screen(Pane("target", 9))
+    inspection = Inspection(screen)
+    inspection.toggle()
+    inspection.pointed(screen.current_pane)
+    assert {"n N rejection", "[ ] round", "d difference", "esc closes"} <= set(screen.panels[0].keys)

@@ -26,6 +26,9 @@ class Screen:
     def say(self, text: str, severity: str = "information", timeout: float = 5) -> None:
         self.said.append(text)
 
+    def show_theme(self, name: str) -> str:
+        return ""
+
     def show_settings(self, changed: Mapping[str, Any]) -> None:
         self.shown.append(changed)
 
@@ -127,3 +130,24 @@ def test_a_sampling_value_under_greedy_takes_the_processor_that_uses_it_as_on_th
     assert screen.said == ["multinomial in place of greedy, which has no use for temperature"]
     Preferences(screen, Settings(processor="nucleus")).change({"temperature": 0.5})
     assert len(screen.said) == 1
+    preferences = Preferences(screen, Settings(processor="multinomial"))
+    preferences.change({"top_k": 5})
+    assert (preferences.settings.processor, preferences.settings.top_k) == ("topk", 5)
+    assert screen.said[1:] == ["topk in place of multinomial, which has no use for top-k"]
+
+
+def test_held_settings_come_back_and_are_never_saved_but_a_theme_stays(config_file: Path) -> None:
+    screen = Screen()
+    preferences = Preferences(screen, Settings())
+    preferences.hold()
+    preferences.change({"gamma": 3}, "γ 3 from the next run")
+    assert preferences.settings.gamma == 3 and not config_file.exists()
+    assert screen.said == ["γ 3 from the next run; only until the tour ends, nothing is saved"]
+    assert preferences.put_back(for_good=False) and preferences.settings == Settings()
+    assert screen.shown[-1] == {"gamma": Settings().gamma}
+    preferences.change({"gamma": 5})
+    preferences.change({"theme": "specdec-light"})
+    assert "theme" in config_file.read_text() and "gamma" not in config_file.read_text()
+    assert not preferences.put_back() and preferences.settings == Settings(theme="specdec-light")
+    preferences.change({"gamma": 6})
+    assert "gamma = 6" in config_file.read_text() and preferences.put_back()

@@ -8,7 +8,7 @@ import pytest
 from scripted_engine import ScriptedEngine
 from shell import ask, make_app, ready, until
 from textual.pilot import Pilot
-from widget_data import run_steps
+from widget_data import painted, run_steps
 
 from specdec_tui.decoding.course import RunCourse
 from specdec_tui.decoding.records import PrefillDone, RoundVerified, Step
@@ -107,14 +107,36 @@ async def test_the_ratio_agrees_with_who_is_ahead(clock: list[float]) -> None:
                     assert (found.ratio > 1) == (ahead > 0)
 
 
-async def test_after_a_race_the_line_says_who_was_when(clock: list[float]) -> None:
+async def test_in_every_frame_of_a_race_panes_count_as_many_tokens_as_lanes(clock: list[float]) -> None:
+    """Lanes of 55 and 79 tokens stood above panes of 44 and 57."""
+    app = make_app(ScriptedEngine(), max_new_tokens=40)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await a_race(pilot, app, clock)
+        race = app.racing.race
+        assert race is not None
+        seen = set()
+        for time in range(1, 16):
+            clock[0] = race.length * time / 16
+            app.racing.advance()
+            for moment in race.moments:
+                if moment.tokens:
+                    seen.add(moment.tokens)
+                    status = str(app.grid.panes[moment.strategy]._status_line.render())
+                    assert status.startswith(f"{moment.tokens}/40 "), (moment, status)
+        assert len(seen) > 10
+        await pilot.press("R")
+        assert not any(pane.counts_at_once for pane in app.grid.shown)
+
+
+async def test_the_end_of_a_race_ranks_and_stays_until_another_run_begins(clock: list[float]) -> None:
     app = make_app(ScriptedEngine(), max_new_tokens=40)
     async with app.run_test(size=(120, 40)) as pilot:
         await a_race(pilot, app, clock)
         clock[0] = 1000.0
         app.racing.advance()
         await pilot.pause()
-        assert str(app.run_line.render()).startswith("1 ngram ")
+        assert str(app.run_line.render()).startswith("race over")
+        assert "4 ngram" in (first := painted(app.stage.lanes)[0]) and "1st " in first
         await ask(pilot, "next")
         await until(pilot, lambda: "next" in str(app.run_line.render()))
 

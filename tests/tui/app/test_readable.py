@@ -8,7 +8,7 @@ from scripted_engine import ScriptedEngine
 from shell import ask, make_app, ready, until
 from textual.strip import Strip
 
-from specdec_tui.settings import THEMES
+from specdec_tui.theme_files import THEMES
 from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.commands.dialog import Dialog
 
@@ -28,6 +28,7 @@ PLACES = {
     "rounds": ("v",),
     "tree": ("v",),
     "charts": ("v",),
+    "time": ("v",),
     "table": ("t",),
     "token": ("i",),
     "settings": ("s",),

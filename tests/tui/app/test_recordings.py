@@ -42,7 +42,7 @@ SIZE = (120, 40)
 @pytest.fixture(autouse=True)
 def figures_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last figures of a run are painted after a moment, which need not be a long one here."""
-    monkeypatch.setattr("specdec_tui.tui.panes.pane._FIGURES_SECONDS", 0.02)
+    monkeypatch.setattr("specdec_tui.tui.panes.figured_pane._FIGURES_SECONDS", 0.02)
 
 
 class Screen:
@@ -185,11 +185,17 @@ async def test_a_race_that_is_on_while_the_app_closes_harms_nothing(monkeypatch:
         app.action_race("0.01")
         timer = app.racing._timer
         assert timer is not None
-    assert len(closed) == len(app.grid.panes)
+    assert set(closed) >= set(app.settings.strategies)
     assert timer._callback is not None
     timer._callback()  # one more that was on its way
 
 
+def over(app: SpecdecApp) -> bool:
+    """Whether a race stands at its end."""
+    return app.racing.race is not None and app.racing.race.over
+
+
+@pytest.mark.large
 async def test_a_race_ends_where_the_run_ended_and_can_be_stopped_and_its_speed_changed() -> None:
     app = make_app(max_new_tokens=400)
     async with app.run_test(size=SIZE) as pilot:
@@ -199,7 +205,7 @@ async def test_a_race_ends_where_the_run_ended_and_can_be_stopped_and_its_speed_
         await pilot.press("R")
         assert app.racing.race is not None and app.racing.race.speed == 1
         await until(pilot, lambda: app.grid.panes["target"].figures.rounds > 0)
-        assert "race 1×" in str(app.run_line.render())
+        assert "race ▶ 1×" in str(app.run_line.render())
         await pilot.press("comma")
         assert app.racing.race.speed == 0.5
         await pilot.press("R")
@@ -207,9 +213,10 @@ async def test_a_race_ends_where_the_run_ended_and_can_be_stopped_and_its_speed_
         await pilot.pause(0.2)
         assert shown(app) == before
         app.action_race("100")
-        await until(pilot, lambda: app.racing.race is None, "the race is over")
+        await until(pilot, lambda: over(app), "the race is over")
+        await pilot.press("escape")
         await pilot.pause(0.2)
-        assert shown(app) == before
+        assert app.racing.race is None and shown(app) == before
         app.action_race("nonsense")
         await until(pilot, lambda: any("give a speed from 0.01 to 100" in text for text in toasts(app)))
 
@@ -342,6 +349,7 @@ async def test_exports_are_written_where_they_are_wanted_and_never_over_a_file_u
         await until(pilot, lambda: taken.read_text().startswith("<svg"))
 
 
+@pytest.mark.large
 async def test_in_a_replay_nothing_runs_and_it_is_said_why(tmp_path: Path) -> None:
     app = make_app()
     async with app.run_test(size=SIZE) as pilot:
@@ -377,7 +385,7 @@ async def test_in_a_replay_digits_show_and_hide_gamma_stays_and_nothing_is_saved
         assert "speculative hidden; 3 shows it again" in said and "The trace has no drafter" in said
         assert any("keeps its γ 4" in text and "m loads models" in text for text in said)
         replayed.action_race("100")
-        await until(pilot, lambda: replayed.racing.race is None)
+        await until(pilot, lambda: over(replayed))
         assert [pane.strategy for pane in replayed.grid.shown] == ["target", "lookup"]
         await pilot.press("1", "5", "3")
         assert [pane.strategy for pane in replayed.grid.shown] == ["speculative", "lookup"]
@@ -404,15 +412,16 @@ async def test_without_a_target_speedups_are_against_its_last_comparable_run_and
         expected = speedup(target, pane.figures)
         assert expected is not None and f"{expected:.2f}×" in str(pane._figure_line.render())
         app.action_race("100")
-        await until(pilot, lambda: app.racing.race is None)
+        await until(pilot, lambda: over(app))
         await until(pilot, lambda: " vs. target of " in str(pane._figure_line.render()))
+        app.action_race()
         app.preferences.change({"cache": False})  # other steps: no longer comparable
         await one_run(pilot, "another")
         missing = "no baseline: 1 adds target, r repeats"  # it was a notice, which went
         await until(pilot, lambda: missing in str(pane._figure_line.render()))
         assert " vs. " not in str(pane._figure_line.render())
         app.action_race("100")
-        await until(pilot, lambda: app.racing.race is None)
+        await until(pilot, lambda: over(app))
         await until(pilot, lambda: missing in str(pane._figure_line.render()))
         await pilot.press("1")
         await until(pilot, lambda: "no baseline: r repeats with target" in str(pane._figure_line.render()))
@@ -570,7 +579,10 @@ async def test_a_run_that_broke_off_says_so_and_has_its_figures_everywhere(tmp_p
             replayed.action_race("0.05")
             assert all(figures.rounds == 0 for _, figures, _ in replayed.stage.rows)
             replayed.action_race("100")
-            await until(pilot, lambda: replayed.racing.race is None, "the race is over")
+            await until(pilot, lambda: over(replayed), "the race is over")
+            assert "not ended" in str(pane._status_line.render())
+            replayed.action_race()
+            await until(pilot, lambda: not replayed.stage.is_filling)
         await pilot.press("escape", "t")
         row = replayed.table.cells("lookup")
         assert row["tok/s"] == f"{pane.figures.decode_tokens_per_second:.1f}" and row["prefill s"] == "0.21"
@@ -600,7 +612,7 @@ async def test_a_replay_needs_neither_torch_nor_a_model(tmp_path: Path) -> None:
         "        while app.recordings.trace is None:\n"
         "            await pilot.pause(0.05)\n"
         "        await pilot.press('v', 'v', 'v', 'i', 'escape', 'R')\n"
-        "        while app.racing.race is not None:\n"
+        "        while not app.racing.race.over:\n"
         "            await pilot.pause(0.05)\n"
         "        print(app.grid.panes['target'].plain_text)\n"
         "asyncio.run(main())\n"
@@ -678,6 +690,7 @@ async def test_where_no_models_could_be_loaded_nothing_invites_to_type_a_prompt(
         assert not any(str(option.prompt).startswith("✓") for option in models.options)
 
 
+@pytest.mark.large
 async def test_the_header_of_a_trace_need_not_list_its_strategies(tmp_path: Path) -> None:
     app = make_app()
     async with app.run_test(size=SIZE) as pilot:
@@ -715,8 +728,9 @@ async def test_a_race_leaves_a_hidden_table_hidden() -> None:
         await pilot.press("t")
         assert not app.table.display
         app.action_race("100")
-        await until(pilot, lambda: app.racing.race is None)
-        assert not app.table.display
+        await until(pilot, lambda: over(app))
+        await pilot.press("R")
+        assert app.racing.race is None and not app.table.display
 
 
 async def test_a_strategy_that_has_ended_is_on_disk_while_others_are_at_work(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from widget_data import painted
 
 from specdec_tui.settings import Settings
 from specdec_tui.tui.app.notices import Notice, Notices
-from specdec_tui.tui.app.race import Race
 from specdec_tui.tui.app.run_line import happening, side_by_side, with_notices
+from specdec_tui.tui.race.race import Race
 
 
 def shown(*arguments: object, width: int = 80) -> str:
@@ -25,25 +25,30 @@ def test_the_line_tells_of_the_prompt_that_runs_and_of_the_one_that_waits() -> N
     assert shown("why", "", False, "trace · 17:31", None) == "trace · 17:31 › why"
 
 
+def test_the_line_tells_how_many_runs_of_others_come_first() -> None:
+    assert shown("why", "", True, "", None, 2) == "› why  waiting for another tab (2 before you)"
+    assert shown("why", "", True, "", None, None) == "› why"
+
+
 def test_of_two_long_prompts_both_are_seen() -> None:
     line = shown("a" * 200, "b" * 200, True, "", None, width=60)
     assert line == f"› {'a' * 26}…  waiting  {'b' * 19}…" and len(line) == 60
     assert shown("why", "b" * 200, True, "", None, width=60) == f"› why  waiting  {'b' * 43}…"
 
 
-def test_a_race_shows_its_clock() -> None:
-    race = Race(ScriptedEngine().run("why", Settings(max_new_tokens=12), lambda: False), 0.5)
+def test_a_race_shows_its_clock_and_how_it_goes() -> None:
+    race_events = list(ScriptedEngine().run("why", Settings(max_new_tokens=12), lambda: False))
+    race = Race(race_events, 0.5)
     race.advance(1)
-    assert shown("why", "", False, "", race).startswith("race 0.5×  0.5 of ")
-
-
-def test_a_race_tells_who_has_finished_and_at_its_end_who_was_when() -> None:
-    race = Race(ScriptedEngine().run("why", Settings(max_new_tokens=12), lambda: False))
-    assert "1 ngram" not in shown("why", "", False, "", race)
-    race.advance(1e9)
-    assert "1 ngram" in shown("why", "", False, "", race)
-    assert shown("why", "", False, "", None, "1 lookup 2.00 s").startswith("1 lookup 2.00 s  race over")
-    assert shown("why", "", True, "", None, "1 lookup 2.00 s") == "› why"
+    assert shown("why", "", False, "", race).startswith("race ▶ 0.5×  0.50 of ")
+    race.playing = False
+    assert shown("why", "", False, "", race).startswith("race paused 0.5×  0.50 of ")
+    before = shown("why", "", False, "", race).count("━")
+    race.seek(race.length)
+    after = shown("why", "", False, "", race)
+    assert after.startswith("race over 0.5×") and " s with prefill  ━" in after
+    assert "prefill" not in shown("why", "", False, "", Race(race_events, 0.5))
+    assert after.count("━") == 24 > before > 0
 
 
 def test_a_notice_stands_behind_the_prompt_or_in_its_place_and_is_never_cut() -> None:

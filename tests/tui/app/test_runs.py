@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from scripted_engine import ScriptedEngine
@@ -12,6 +14,7 @@ from shell import PATIENCE_SECONDS
 
 from specdec_tui.backends.pair import LoadError, PairInfo, Progress
 from specdec_tui.decoding.records import Event, Finished
+from specdec_tui.session import Waiting
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.tui.app.runs import Run, Runs
 
@@ -234,3 +237,31 @@ def test_stop_in_a_run_leaves_the_load_behind_it(screen: Screen) -> None:
     until(runs, lambda: len(screen.pairs) == 2)
     assert runs.choice.target == "other"
     runs.engine.close()
+
+
+class QueuedEngine(ScriptedEngine):
+    """Others' runs come first, until `turn` says that it is ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = threading.Event()
+
+    def run(self, *given: Any, **named: Any) -> Iterator[Event | Waiting]:  # type: ignore[override]
+        yield Waiting(2)
+        yield Waiting(1)
+        assert self.turn.wait(PATIENCE_SECONDS)
+        yield from super().run(*given, **named)
+
+
+def test_a_run_that_waits_for_others_says_how_many_until_it_begins(screen: Screen) -> None:
+    engine = QueuedEngine()
+    runs = make(screen, engine)
+    until(runs, lambda: runs.state == "ready")
+    runs.submit("why", lambda text: None)
+    until(runs, lambda: runs.before == 1)
+    assert runs.state == "running" and not screen.events and not screen.seen
+    engine.turn.set()
+    until(runs, lambda: screen.events)
+    assert runs.before is None
+    until(runs, lambda: runs.state == "ready")
+    assert not any(isinstance(event, Waiting) for event in (*screen.seen, *screen.events))

@@ -11,7 +11,7 @@ from textual.color import Color
 from textual.theme import Theme
 
 from specdec_tui.decoding.records import Status
-from specdec_tui.settings import THEMES as NAMES
+from specdec_tui.theme_files import THEMES as NAMES
 from specdec_tui.tui.app.themes import THEMES, TOKEN_DEFAULTS, themes_for
 from specdec_tui.tui.tokens.style import stressed
 

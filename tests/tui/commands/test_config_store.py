@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from specdec_tui.settings import LONGEST_CONFIG, SettingError, read_config
+from specdec_tui.config_table import LONGEST_CONFIG
+from specdec_tui.settings import SettingError, read_config
 from specdec_tui.tui.commands.config_store import save_settings
 
 

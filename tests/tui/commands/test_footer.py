@@ -24,11 +24,29 @@ def shown(app: SpecdecApp) -> str:
     return str(app.footer.render())
 
 
+WIDER: dict[str, list[str]] = {
+    "panes": ["Quit"],
+    "at work": ["Tour"],
+    "after a run": ["γ-lab", "Tour"],
+    "trace": ["γ-lab"],
+}
+"""What stands in wider footers only."""
+
+
 @pytest.mark.parametrize("place", FOOTERS)
-def test_at_80_columns_every_entry_is_whole_and_there_are_nine_at_most(place: Place) -> None:
+def test_at_80_columns_there_are_nine_entries_at_most_and_at_100_all_of_them(place: Place) -> None:
     entries = entries_of(place, 1)
-    assert len(entries) <= MOST_ENTRIES
-    assert fitting(entries, 80)[0] == entries
+    kept = fitting(entries, 80)[0]
+    assert len(kept) <= MOST_ENTRIES
+    assert [entry.label for entry in entries if entry not in kept] == WIDER.get(place, [])
+    assert fitting(entries, 100)[0] == entries
+
+
+def test_from_the_panes_the_tour_is_told_and_after_a_run_the_laboratory() -> None:
+    """Neither stood in any footer."""
+    assert "Tour" in [entry.label for entry in fitting(entries_of("panes", 1), 80)[0]]
+    assert "? Tour" in told("after a run", 100)
+    assert "g γ-lab" in told("after a run", 100) and "g γ-lab" in told("trace", 100)
 
 
 @pytest.mark.parametrize("place", ["panes", "at work", "after a run", "trace", "race"])
@@ -80,14 +98,21 @@ async def test_the_footer_follows_the_focus_and_what_goes_on() -> None:
         assert "^c Stop" in shown(app) and "v View" in shown(app)
         engine.step(10_000)
         await until(pilot, lambda: "e Export" in shown(app) and "^c Stop" not in shown(app))
+        assert "?" not in str(app.prompt_box.placeholder), "the tour is told while nothing was run"
         assert "tab alt+1 Pane" in shown(app)
         await pilot.press("i")
         await until(pilot, lambda: "← → Token" in shown(app))
-        assert "[ ] Round" in shown(app) and "tab Pane" in shown(app)
+        assert "[ ] Round" in shown(app) and "n N Rejection" in shown(app)
         await pilot.press("f")
         await until(pilot, lambda: "enter Next" in shown(app))
         await pilot.press("escape", "escape", "escape", "R")
-        await until(pilot, lambda: ", Slower" in shown(app))
+        await until(pilot, lambda: ", . Speed" in shown(app) and "space Pause" in shown(app))
+        await pilot.press("space")
+        await until(pilot, lambda: "space Play" in shown(app) and "Pause" not in shown(app))
+        await pilot.press("space")
+        await until(pilot, lambda: "space Pause" in shown(app))
+        await pilot.press("end")
+        await until(pilot, lambda: "space Play" in shown(app))
         await pilot.press("R", "s")
         await until(pilot, lambda: "esc Close" in shown(app) and "tab Next" in shown(app))
 

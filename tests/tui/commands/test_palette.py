@@ -174,3 +174,14 @@ async def test_markup_and_escapes_in_the_query_are_text() -> None:
         await pilot.press("enter")
         await until(pilot, lambda: any("[/x]" in toast and "31m" in toast for toast in toasts(app)), "the toast")
         assert not any("\x1b" in toast for toast in toasts(app))
+
+
+async def test_on_a_very_low_screen_there_are_rows_to_choose_from() -> None:
+    app = make_app(ScriptedEngine())
+    async with app.run_test(size=(20, 6)) as pilot:
+        await ready(pilot)
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: isinstance(app.screen, Palette))
+        rows = app.screen.query_one(OptionList)
+        assert rows.scrollable_content_region.height >= 2
+        assert app.screen.region.contains_region(rows.region)

@@ -233,6 +233,21 @@ def test_a_temperature_under_greedy_tells_that_it_brings_its_processor() -> None
     assert "multinomial" not in rows_for("temperature 0.5", sampling, ModelChoice())[0].help
 
 
+def test_a_setting_that_the_processor_has_no_use_for_has_no_present_value() -> None:
+    plain, topk = Settings(processor="multinomial"), Settings(processor="topk")
+
+    def told(text: str, settings: Settings) -> dict[str, str]:
+        return {row.text: row.help for row in rows_for(text, settings, ModelChoice())}
+
+    assert told("", plain)["top-k"].endswith("· multinomial has no use for it")
+    assert told("", topk)["top-k"].endswith("· now 50") and told("", topk)["top-p"].endswith("· topk has no use for it")
+    assert told("", plain)["temperature"].endswith("· now 0.7")
+    assert told("top-k 5", plain)["top-k 5"].startswith("with processor topk, since multinomial has no use for it")
+    assert "now 50" in told("top-k 5", topk)["top-k 5"]
+    assert told("top-p 0.8", topk)["top-p 0.8"].startswith("with processor topknucleus, since topk has no use for it")
+    assert told("top-k ", topk)["top-k 50"] == "as now" != told("top-k ", plain)["top-k 50"]
+
+
 def test_a_file_that_is_there_can_be_opened(tmp_path: Path) -> None:
     path = tmp_path / "it's.jsonl"
     path.touch()

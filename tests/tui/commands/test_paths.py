@@ -13,9 +13,9 @@ from textual.widgets import Input, OptionList
 from specdec_tui.doors.reading import status_of
 from specdec_tui.settings import ModelChoice, SettingError, Settings
 from specdec_tui.tui.commands import paths
+from specdec_tui.tui.commands.command import check_trace
 from specdec_tui.tui.commands.palette import Palette
 from specdec_tui.tui.commands.palette_rows import Change, Refuse, Row, rows_for
-from specdec_tui.tui.commands.table import check_trace
 
 
 def first(query: str) -> Row:

@@ -30,8 +30,9 @@ from specdec_tui.tui.app.themes import THEMES
 from specdec_tui.tui.figures.chart_cells import full_chart
 from specdec_tui.tui.figures.chart_layout import Chart
 from specdec_tui.tui.figures.charts_view import ChartsView
+from specdec_tui.tui.figures.plot import PlotCanvas
 from specdec_tui.tui.figures.scale import Scale
-from specdec_tui.tui.figures.speed_plot import PlotCanvas, ticks
+from specdec_tui.tui.figures.speed_plot import ticks
 from specdec_tui.tui.panes.pane import StrategyPane
 
 PIECES = words_of(STORY)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from scripted_engine import ScriptedEngine, text_of
 from shell import ask, make_app, ready, toasts, until
@@ -36,7 +38,7 @@ async def after_a_run(pilot: Pilot[int], app: SpecdecApp) -> StrategyPane:
 
 def told(app: SpecdecApp) -> str:
     assert app.inspection.panel is not None
-    return str(app.inspection.panel._body.render())
+    return f"{app.inspection.panel.border_title}\n{app.inspection.panel._body.render()}"
 
 
 def marked(pane: StrategyPane) -> list[str]:
@@ -175,7 +177,7 @@ async def test_the_token_and_what_is_told_of_it_are_both_in_sight_at_every_size(
             assert size[1] > 12 or not box.overlaps(app.prompt_box.region)
             assert pane.region.intersection(app.grid.region).width >= 36
         await pilot.press("home")
-        assert "prefill" in told(app)
+        assert "prompt alone" in told(app) or "prefill" in told(app)
         if app.inspection.panel.max_scroll_y:
             await pilot.press("pagedown")
             await until(pilot, lambda: app.inspection.panel.scroll_offset.y > 0, "the rest of it")
@@ -383,3 +385,55 @@ async def test_a_token_of_a_search_is_called_settled_and_what_is_open_stands_beh
         await until(pilot, lambda: app.inspection.panel is not None and "token 1" in told(app), "opened")
         assert "settled: every text that can still win has it" in told(app) and "drawn" not in told(app)
         assert "› sampled/settled" in painted(app.legend)[0]
+
+
+async def test_n_goes_to_rejections_and_d_to_the_first_difference_in_the_whole_app() -> None:
+    engine = ScriptedEngine()
+    app = make_app(engine, strategies=("target", "speculative"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await ready(pilot)
+        await ask(pilot, "why")
+        await until(pilot, lambda: app.table.row_count == 2 and not app.runs.running, "run finished")
+        pane = app.grid.panes["speculative"]
+        pane.focus(scroll_visible=False)
+        await pilot.press("i", "home", "n")
+        assert pane.run_log.token(pane.cursor).status is Status.RESAMPLED  # in the text, in its place
+        await until(pilot, lambda: "In the place of the draft ✗" in told(app), "told of the refused draft")
+        first = pane.cursor
+        await pilot.press("n")
+        assert pane.cursor > first
+        await pilot.press("N")
+        assert pane.cursor == first
+        await pilot.press("N")
+        assert pane.cursor == first and any("No earlier rejection" in text for text in toasts(app))
+        await pilot.press("v", "n", "end", "n")
+        assert any("No further rejection" in text for text in toasts(app))
+        await pilot.press("N")
+        assert pane.run_log.token(pane.cursor).status is Status.REJECTED
+        await pilot.press("d")
+        assert any("speculative and target are equal: the same 24 tokens" in text for text in toasts(app))
+        other = app.grid.panes["target"].run_log
+        row = other.rows[6]
+        other.rows[6] = replace(row, record=replace(row.record, emitted=replace(row.record.emitted, id=7)))
+        await pilot.press("d")
+        await until(pilot, lambda: "first difference: token 7" in told(app), "told")
+        assert "where speculative and target part" in str(app.inspection.panel.border_title)
+        assert pane.run_log.token(pane.cursor).position == 6
+        await pilot.press("right")
+        await until(pilot, lambda: "first difference" not in told(app), "a token as others")
+        await pilot.press("escape")
+        assert not app.runs.engine._engine.chats  # n is a new chat only outside
+
+
+@pytest.mark.parametrize("size", [(4, 6), (20, 8), (40, 20)])
+async def test_very_small_screens_show_what_they_can_and_do_not_crash(size: tuple[int, int]) -> None:
+    app = make_app(strategies=("speculative",))
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        await ask(pilot, "why")
+        await until(pilot, lambda: app.grid.panes["speculative"].figures.end is not None, "run finished")
+        app.action_inspect()
+        await until(pilot, lambda: app.inspection.panel is not None, "opened")
+        await pilot.press("n", "N", "d", "home", "right", "pagedown")
+        if size[0] == 40:
+            assert "accept with" in told(app) or "arg-max" in told(app) or "sampled" in told(app)

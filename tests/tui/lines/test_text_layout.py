@@ -7,7 +7,7 @@ import random
 import pytest
 from rich.cells import cell_len
 
-from specdec_tui.tui.lines.layout import TextLayout, cluster_end, expand_tabs
+from specdec_tui.tui.lines.layout import TextLayout, _line_end_of_any_text, cluster_end, expand_tabs, line_end
 
 FAMILY = "👨\u200d👩\u200d👧\u200d👦"
 ALPHABET = [
@@ -168,3 +168,12 @@ def test_a_long_line_is_wrapped_only_at_its_end(unit: str) -> None:
         layout.append([unit * 4])
     assert seen / tokens < 700
     assert len(layout.text) == 50_000
+
+
+def test_signs_among_plain_letters_wrap_as_the_slow_way_does() -> None:
+    dice = random.Random(1)
+    for _ in range(300):
+        text = "".join(dice.choice("ab  \n▏✗○↻↵⇥") for _ in range(40))
+        for width in (1, 4, 9, 30):
+            start = dice.randrange(20)
+            assert line_end(text, start, width) == _line_end_of_any_text(text, start, width), (text[start:], width)

@@ -13,7 +13,8 @@ from textual.widgets import Input
 from widget_data import HostApp, run_steps, strips_of
 
 from specdec_tui.decoding.records import DraftsProposed, PrefillDone, RoundVerified, Status, Token
-from specdec_tui.tui.commands.table import following_view
+from specdec_tui.tui.commands.command import following_view
+from specdec_tui.tui.lines.inks import ink
 from specdec_tui.tui.lines.line_view import LineView
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.pane import StrategyPane
@@ -35,7 +36,7 @@ async def shown(pieces: list[str], size: tuple[int, int]) -> AsyncIterator[tuple
 
 def marked(view: LineView, name: str = "find--match") -> list[str]:
     """The texts drawn on the ground of a mark, row by row."""
-    ground = view.get_component_rich_style(name, partial=True).bgcolor
+    ground = ink(view, name, alone=True).bgcolor
     rows = ["".join(s.text for s in strip if s.style and s.style.bgcolor == ground) for strip in strips_of(view)]
     return [row for row in rows if row]
 
@@ -216,7 +217,7 @@ async def test_marks_can_be_told_apart_with_and_without_colours(
         monkeypatch.setenv("NO_COLOR", "1")
     view = TokenView()
     async with HostApp(view, columns="-one", ansi_color=no_colour or None).run_test(size=(40, 8)):
-        match, current = (view.get_component_rich_style(n, partial=True) for n in ("find--match", "find--current"))
+        match, current = (ink(view, n, alone=True) for n in ("find--match", "find--current"))
         assert (match.reverse or False) == (current.reverse or False) == no_colour
         assert current.bold and current.underline and not match.underline
         assert no_colour or len({match.bgcolor, current.bgcolor, view.base_style.bgcolor}) == 3

@@ -26,7 +26,7 @@ from specdec_tui.decoding.records import (
     Step,
     Token,
 )
-from specdec_tui.tui.commands.table import following_view
+from specdec_tui.tui.commands.command import following_view
 from specdec_tui.tui.figures.words import GOOD, QUIET, figure_lines, sparkline, status_line
 from specdec_tui.tui.panes.pane import StrategyPane
 
@@ -382,6 +382,17 @@ async def test_a_run_with_more_notices_than_a_pane_has_room_for_shows_some_and_c
         await pilot.pause()
         shown = [line.strip() for line in painted(pane.query_one(".notes"))]
         assert shown == [*(f"notice {i}" for i in range(4)), "… and 36 more: exports hold them all"]
+
+
+async def test_why_a_run_failed_stands_before_its_notices() -> None:
+    pane = StrategyPane(1, "target")
+    async with HostApp(pane, columns="-one").run_test(size=(100, 20)) as pilot:
+        pane.begin(8)
+        pane.feed([Step("target", Notice(f"asked again, {i}")) for i in range(9)])
+        pane.feed([Step("target", RunEnded(EndReason.ERROR, "the server is gone"))])
+        await pilot.pause()
+        shown = [line.strip() for line in painted(pane.query_one(".notes"))]
+        assert shown[:2] == ["the server is gone", "asked again, 0"] and "more: exports hold them all" in shown[-1]
 
 
 @pytest.mark.parametrize(("size", "rows"), [((40, 6), 1), ((40, 20), 5), ((60, 20), 5), ((100, 20), 5)])

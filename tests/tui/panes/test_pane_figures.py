@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from shell import until
 from test_pane import PIECES, figure_text, status
 from widget_data import HostApp, run_steps, with_changed_pace
 
@@ -24,7 +26,9 @@ from specdec_tui.decoding.records import (
     Token,
 )
 from specdec_tui.decoding.standing import standing
-from specdec_tui.tui.figures.words import figure_lines
+from specdec_tui.tui.figures.chart_lines import gauge_lines
+from specdec_tui.tui.figures.scale import Scale
+from specdec_tui.tui.figures.words import figure_lines, quotient, speed_words
 from specdec_tui.tui.panes.pane import StrategyPane
 
 
@@ -65,10 +69,11 @@ async def test_a_pane_with_room_says_what_was_to_be_expected_and_how_far_off_it_
         await pilot.resize_terminal(120, 20)
         await pilot.pause()
         # By hand: 0.061 s a step of the target, 0.093 s a full round and a drafting time of 8 ms each.
-        tokens = found.tokens
-        assert tokens is not None
-        steps = tokens / expected
-        assert f"{tokens:.2f} tok/round ÷ {steps:.2f} target steps = {expected:.2f}×" in figure_text(pane)
+        told = re.search(r"(\S+) tok/round ÷ (\S+) target steps = (\S+)×", figure_text(pane))
+        assert told is not None and found.tokens is not None
+        tokens, steps = float(told[1]), float(told[2])
+        assert abs(tokens - found.tokens) < 0.005 and abs(steps - found.tokens / expected) < 0.005
+        assert f"{tokens / steps:.2f}" == told[3] == f"{expected:.2f}"
         mean = pane.figures.decode_seconds / pane.figures.rounds
         assert steps == pytest.approx(mean / 0.061, rel=0.01)
         await pilot.resize_terminal(90, 9)
@@ -165,6 +170,16 @@ def test_a_pane_of_half_a_terminal_of_120_columns_has_room_for_the_whole_reason(
     assert found.reason in figure_lines(run, target, False, 56, rows=2).plain
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_no_width_shows_a_speed_and_leaves_out_that_its_clock_was_disturbed(rows: int) -> None:
+    """Bars of the last rounds took the place of the interval in a pane of half of 80 columns."""
+    run, target = disturbed_run("pace")
+    found = standing(run, target)
+    assert found is not None and found.is_disturbed
+    for width in range(28, 90):
+        assert "clock disturbed" in figure_lines(run, target, False, width, rows=rows).plain, width
+
+
 @pytest.mark.parametrize("width", [58, 100])
 async def test_what_flatters_a_speedup_is_said_beside_it(width: int) -> None:
     recomputing = recomputing_target()
@@ -203,7 +218,7 @@ async def test_where_a_speedup_has_room_for_bare_marks_only_the_row_below_tells_
         await pilot.pause(1.0)
         first, second = figure_text(pane).split("\n")
         assert "×†‡ vs. target of 17:31" in first
-        assert second.startswith("† target recomputes, ‡ over the same text  predicted")
+        assert second.startswith("† target recomputes, ‡ over the text both have  predicted")
 
 
 async def test_the_baseline_says_itself_that_it_recomputes() -> None:
@@ -233,7 +248,7 @@ async def test_a_speedup_that_is_not_the_ratio_of_the_speeds_says_over_what_it_i
         found = standing(pane.figures, behind)
         own, other = pane.figures.decode_tokens_per_second, behind.decode_tokens_per_second
         assert found is not None and own and other
-        assert abs(own / other / found.ratio - 1) > 0.05 and "‡ over the same text" in figure_text(pane)
+        assert abs(own / other / found.ratio - 1) > 0.05 and "‡ over the text both have" in figure_text(pane)
 
 
 def recomputing_target() -> RunFigures:
@@ -266,3 +281,52 @@ async def test_beside_the_gauges_the_head_line_does_not_repeat_their_numbers() -
         assert head.startswith("τ 3.19  predicted") and "tok/s" not in head and "α" not in head and "2.15×" not in head
         gauges = "\n".join(pane.charts_view.lines[:3])
         assert "0.79" in gauges and "2.15×" in gauges and "35.3" in gauges
+
+
+def test_a_sum_can_be_done_again_from_the_numbers_that_are_printed() -> None:
+    """3.03 ÷ 1.45 = 2.10× stood there, which makes 2.09."""
+    for above in range(1001, 5000, 37):
+        for below in range(1001, 3000, 29):
+            tokens, steps = above / 1000, below / 1000
+            printed = quotient(tokens, steps, tokens / steps)
+            assert f"{float(printed[0]) / float(printed[1]):.2f}" == f"{tokens / steps:.2f}"
+    assert quotient(3.032, 1.4452, 3.032 / 1.4452) == ("3.032", "1.445"), "no digit more than that takes"
+    assert quotient(2.0, 1.0, 2.0) == ("2.00", "1.00") and quotient(1e-9, 1e-9, 1.0)[0].startswith("0.")
+
+
+def test_figures_of_a_run_that_has_ended_are_so_far_while_the_target_still_writes() -> None:
+    run, target = run_of("speculative"), figures_of(run_steps("target", PIECES, gamma=0)[:30])
+    first, second = figure_lines(run, target, False, 110, rows=2).plain.split("\n")
+    assert "× so far" in first and "× predicted so far" in second
+    assert "predicted" in figure_lines(run, target, False, 80, rows=2).plain.replace("so far", "", 1)
+    (gauge,) = [line for line in gauge_lines(run, run, target, False, 80, Scale()) if line[0][0].startswith("speedup")]
+    assert "so far" in "".join(text for text, _ in gauge)
+    target.is_of_another_time = True  # it never goes on
+    assert "so far" not in figure_lines(run, target, False, 110, rows=2).plain
+    still = figures_of(run_steps("speculative", PIECES)[:-1])
+    for one, other in (
+        (run, run_of("target", gamma=0)),
+        (still, figures_of(run_steps("target", PIECES, gamma=0)[:30])),
+    ):
+        assert (
+            "×" in speed_words(one, other, False) and "so far" not in figure_lines(one, other, False, 110, rows=2).plain
+        )
+
+
+def test_a_speedup_of_another_text_says_so() -> None:
+    """13.69× looked like the best of all."""
+    fast = run_of("drafter", gamma=0, round_seconds=0.003)
+    assert re.search(r"×, another text", speed_words(fast, run_of("target", gamma=0), False))
+    assert "another text" not in speed_words(run_of("speculative"), run_of("target", gamma=0), False)
+
+
+async def test_the_border_of_the_rounds_names_the_figures_that_stand_in_them_also_of_a_run_at_rest() -> None:
+    pane = StrategyPane(3, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(100, 12)) as pilot:
+        pane.feed(run_steps("speculative", PIECES, insight=True))
+        await pilot.pause()
+        pane.view = "rounds"
+        await until(pilot, lambda: "p target · q drafter · H entropy, nats" in str(pane.border_subtitle))
+        await pilot.resize_terminal(44, 12)
+        await until(pilot, lambda: "drafter" not in str(pane.border_subtitle), "no word of it is cut")
+        assert str(pane.border_subtitle) in ("rounds", "rounds · p target")

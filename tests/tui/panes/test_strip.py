@@ -12,10 +12,12 @@ from shell import make_app, ready
 from widget_data import painted, run_steps
 
 from specdec_tui.decoding.records import PrefillDone, Step
+from specdec_tui.decoding.standing import Standing, Verdict
 from specdec_tui.settings import SPECULATIVE, STRATEGIES
 from specdec_tui.several_drafters import key_of
 from specdec_tui.tui.figures.words import GOOD
 from specdec_tui.tui.panes.pace import Pace
+from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.panes.strip import Tab, brief, strip_line, tab_of
 
 PIECES = ["x"] * 120
@@ -69,11 +71,22 @@ async def test_of_a_baseline_that_recomputes_no_tab_is_green_and_the_mark_is_tol
 
 @pytest.mark.parametrize("width", [10, 30, 44, 60, 120])
 def test_what_marks_mean_stands_behind_the_tabs_where_there_is_room(width: int) -> None:
-    remarks = "† target recomputes, ‡ over the same text"
+    remarks = "† target recomputes, ‡ over the text both have"
     tabs = [Tab(1, "target", "40/s", ""), Tab(3, "speculative", "1.97×†‡", "", remarks)]
     line, spans = strip_line(tabs, "speculative", width)
     assert cell_len(line.plain) <= max(width, 3 * len(tabs))
     assert (remarks in line.plain) == (width >= 120) and spans[-1][1] <= max(width, 3 * len(tabs))
+
+
+def test_a_tab_tells_another_text_in_place_of_a_speedup_and_marks_a_figure_that_still_changes() -> None:
+    """The drafter's 13.69× looked like the winner, and speedups of runs that had ended kept changing."""
+    tabs = []
+    for name, so_far in (("drafter", False), ("ngram", True), ("lookup", False)):
+        pane = StrategyPane(2, name)
+        pane.told, pane.told_so_far = (Standing(13.69, Verdict.OPEN), 400.0), so_far
+        tabs.append(tab_of(pane))
+    assert [(tab.word, tab.remarks) for tab in tabs] == [("≠ text", ""), ("13.69×…", "… so far"), ("13.69×", "")]
+    assert strip_line(tabs, "ngram", 80)[0].plain.endswith(" … so far")
 
 
 def test_names_are_whole_brief_or_left_out_behind_the_longest_first_and_the_one_in_front_last() -> None:

@@ -75,8 +75,8 @@ def test_80_columns_have_room_for_every_setting_and_figure_and_the_prompt_for_wh
     heading, lines = table([run, replace(run, header=disturbed)], [False, False], 72)
     assert str(heading).split() == ["when", "prompt", "γ", "T", "len", "α", "speedup", "clock"]
     assert [str(line).split()[-7:] for line in lines] == [
-        ["4", "0", "128", "0.53", "speculative", "1.83×", "steady"],
-        ["4", "0", "128", "0.53", "speculative", "0.9–1.7×", "disturbed"],
+        ["4", "0", "128", "0.53", "spec.", "1.83×", "steady"],
+        ["4", "0", "128", "0.53", "spec.", "0.94–1.71×", "disturbed"],
     ]
     assert all("Why is" in str(line) for line in lines)
 
@@ -115,7 +115,7 @@ def test_a_disturbed_run_tells_an_interval_and_no_bare_ratio() -> None:
     shaken = {"word": "disturbed", "reason": "because", "low": 0.94, "high": 1.71}
     disturbed = replace(one.header, strategies={"speculative": {**FIGURES, "reliability": shaken}})
     line = told(replace(one, header=disturbed), 160)
-    assert "speculative 0.9–1.7×  disturbed" in line and "1.83" not in line
+    assert "speculative 0.94–1.71×  disturbed" in line and "1.83" not in line
     others = {"unknown": {**shaken, "low": None}, "old": None}
     runs = replace(one.header, strategies={name: {**FIGURES, "reliability": word} for name, word in others.items()})
     assert (speed(runs, "unknown"), speed(runs, "old"), speed(runs, "nobody")) == ("?", "1.83×", "–")
@@ -196,7 +196,7 @@ def test_a_disturbed_strategy_is_not_called_fastest_where_another_was_steady() -
     assert one is not None
     shaken = {**FIGURES, "speedup": 2.03, "reliability": {"word": "disturbed", "reason": "", "low": 0.9, "high": 2.03}}
     assert best(replace(one, strategies={"lookup": shaken, "speculative": FIGURES})) == "speculative 1.83×"
-    assert best(replace(one, strategies={"lookup": shaken})) == "lookup 0.9–2.0×"
+    assert best(replace(one, strategies={"lookup": shaken})) == "lookup 0.90–2.03×"
 
 
 KINDS = {
@@ -244,7 +244,7 @@ def run_with(**strategies: str) -> Entry:
         ),
         ({"speculative": "slow", "lookup": "short"}, "speculative 0.90×", "1 of 2 short", "1 short"),
         ({"ngram": "disturbed", "lookup": "short"}, "lookup ~1.90×", "1 of 2 disturbed, 1 of 2 short", "1 disturbed"),
-        ({"ngram": "disturbed", "lookup": "disturbed"}, "ngram 0.9–2.0×", "disturbed", "disturbed"),
+        ({"ngram": "disturbed", "lookup": "disturbed"}, "ngram 0.90–2.00×", "disturbed", "disturbed"),
         ({"speculative": "slow", "lookup": "steady!"}, "speculative 0.90×", "steady", "steady"),
         ({"drafter": "steady", "speculative": "slow"}, "speculative 0.90×", "steady", "steady"),
     ],
@@ -309,7 +309,7 @@ def test_the_filter_finds_the_word_and_the_name_of_any_strategy(query: str, foun
 def test_below_the_list_every_strategy_has_its_figure_and_what_is_to_be_known_of_it() -> None:
     header = run_with(speculative="steady", ngram="disturbed", lookup="short", drafter="steady!").header
     assert header is not None
-    words = "speculative 1.40× · ngram 0.9–2.0× clock disturbed · lookup ~1.90× too short · drafter 1.40× failed"
+    words = "speculative 1.40× · ngram 0.90–2.00× clock disturbed · lookup ~1.90× too short · drafter 1.40× failed"
     assert str(figures_line(header)) == words
     forgetful = {**header.strategies, "target": {**header.strategies["target"], "recomputes": True}}
     line = str(figures_line(replace(header, strategies=forgetful)))
@@ -361,7 +361,7 @@ def test_compared_runs_tell_interval_and_word_of_each_strategy() -> None:
     assert told_of == {
         "target": ["–", ""],
         "speculative": ["1.40×", "steady"],
-        "ngram": ["0.9–2.0×", "disturbed"],
+        "ngram": ["0.90–2.00×", "disturbed"],
         "lookup": ["~1.90×", "short"],
     }
 

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import gc
 
+import pytest
 from shell import make_app, until
 
-from specdec_tui.tui.terminal.collector import full_collections_on_request
+from specdec_tui.tui.app import front
+from specdec_tui.tui.terminal.collector import collect_everything, full_collections_on_request
 
 
 def test_young_objects_are_collected_as_ever_and_full_collections_wait() -> None:
@@ -15,7 +17,8 @@ def test_young_objects_are_collected_as_ever_and_full_collections_wait() -> None
     assert gc.get_threshold() == before
 
 
-async def test_a_full_collection_follows_each_run() -> None:
+async def test_a_full_collection_follows_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "collect_everything", collect_everything)  # which other tests do without
     app = make_app()
     async with app.run_test() as pilot:
         await until(pilot, lambda: app.header.state == "ready")

@@ -25,11 +25,19 @@ def test_no_word_is_ever_cut_and_what_is_left_out_is_told(width: int) -> None:
     """`acc`, `rej`, `unver` and `resam` at 60 columns."""
     shown = legend(width, Status, EVERY)
     words = [word for word in shown.plain.split() if len(word) > 1]
-    assert shown.cell_length <= width and set(words) <= {status.value for status in Status}
+    assert shown.cell_length <= width and set(words) <= {status.value for status in Status} | {"(not", "judged)"}
     if width >= 58:
         assert {"accepted", "rejected", "resampled", "unverified", "bonus"} <= set(words)
     if 20 <= width < 74:
         assert shown.plain.endswith(" …")
+
+
+def test_what_unverified_means_is_told_where_there_is_room() -> None:
+    """It stood in no sentence."""
+    judged = frozenset(Status) - {Status.PENDING}
+    assert "○ unverified (behind a refusal, never judged)" in legend(120, Status, EVERY).plain
+    assert "○ unverified (not judged)" in legend(78, judged, EVERY).plain
+    assert "judged" not in legend(70, judged, EVERY).plain + legend(200, EMITTED, EVERY).plain
 
 
 def test_only_the_states_that_can_stand_are_named() -> None:
@@ -68,11 +76,14 @@ async def test_the_words_look_as_the_tokens_do_and_no_strike_crosses_a_glyph() -
         assert styles["✗"].color == styles["rejected"].color
 
 
-async def test_without_tokens_the_legend_takes_no_line() -> None:
+async def test_where_no_tokens_can_stand_the_legend_takes_no_line() -> None:
     widget = Legend()
     async with HostApp(widget, columns="-one").run_test(size=(120, 3)) as pilot:
-        widget.explain(frozenset())
+        widget.explain(None)
         await pilot.pause()
         assert not widget.display
         widget.explain(EMITTED)
         assert widget.display
+        widget.explain(frozenset())  # as long as there are none yet, their line is kept: nothing jumps when they come
+        await pilot.pause()
+        assert widget.display and not painted(widget)[0].strip()

@@ -98,7 +98,7 @@ def drawn(row: Row, width: int, *, in_rows: bool = False) -> list[str]:
 
 def test_insight_tells_the_chance_and_the_draw_first_then_p_and_q_and_entropies_last() -> None:
     _, first, *_, last = drawn(sampled_round(), 100, in_rows=True)
-    numbers = "accept 1  draw 0.314  p 0.750  q 0.500  H 1.50  Hq 0.25"
+    numbers = "accept 1  coin 0.314  p 0.750  q 0.500  H 1.50  Hq 0.25"
     assert first.split("✓·the")[1].strip() == numbers
     assert last.split("↻·red")[1].strip() == "p 0.500  H 2.50"
 
@@ -108,14 +108,14 @@ def test_insight_tells_the_chance_and_the_draw_first_then_p_and_q_and_entropies_
 def test_chance_and_draw_are_there_at_every_width(width: int, in_rows: bool) -> None:
     shown = "\n".join(drawn(sampled_round(), width, in_rows=in_rows))
     if in_rows and width < 200:  # where there is room for everything in one line, it is there
-        assert all(f"draw {draw}" in shown for draw in ("0.31", "0.79", "0.83"))
+        assert all(f"coin {coin}" in shown for coin in ("0.31", "0.79", "0.83"))
         assert all(f"accept {chance}" in shown for chance in ("1", "0.8", "0.12"))
     else:
-        assert all(odds in shown for odds in ("✓·the .31<1", "✓·quick .796<.800", "✗·brown .83≥.12"))
+        assert all(odds in shown for odds in ("✓·the[.31<1", "✓·quick[.796<.800", "✗·brown[.83≥.12"))
 
 
 def test_what_has_no_room_drops_from_the_end_whole() -> None:
-    order = ["accept", "draw", "p", "q", "H", "Hq"]
+    order = ["accept", "coin", "p", "q", "H", "Hq"]
     values = {"1", "0.31", "0.75", "0.50", "1.50", "0.25", "0.314", "0.750", "0.500"}
     for width in range(1, 130):
         line = drawn(sampled_round(), width, in_rows=True)[-4]
@@ -131,8 +131,8 @@ def test_figures_in_a_line_take_no_line_of_their_own() -> None:
         assert len(drawn(sampled_round(), width)) == len(drawn(plain, width)) == 1
     assert len(drawn(sampled_round(), 58)) == 2
     assert drawn(sampled_round(), 200) == [
-        "   1   2/3  300.0 ms  ✓·the .31<1 p.75 q.50 H1.5 Hq0.2 ✓·quick .796<.800 p.20 q.25 H1.5 Hq0.2 "
-        "✗·brown .83≥.12 p.01 q.10 H2.5 Hq1.2 ↻·red p.50 H2.5"
+        "   1   2/3  300.0 ms  ✓·the[.31<1 p=.75 q=.50 H=1.5 Hq=0.2] ✓·quick[.796<.800 p=.20 q=.25 H=1.5 Hq=0.2] "
+        "✗·brown[.83≥.12 p=.01 q=.10 H=2.5 Hq=1.2] ↻·red[p=.50 H=2.5]"
     ]
     assert all(len(line) <= width for width in range(40, 220) for line in drawn(sampled_round(), width))
 
@@ -150,8 +150,8 @@ def test_a_small_chance_is_not_rounded_to_none_nor_a_great_one_to_certainty() ->
     def odds_of(chance: float, draw: float) -> str:
         token = Token(1, Status.REJECTED, 0, 0.0002, 0.9999, chance, draw, Insight(1.5, 0.25))
         row = Row(RoundVerified(0, (token,), None, 0.1, 0.1, 0.1), (" a",))
-        assert "p2e-4 q>.99" in drawn(row, 200)[0]
-        return drawn(row, 200)[0].split("·a ")[1].split()[0]
+        assert "p=2e-4 q>.99" in drawn(row, 200)[0]
+        return drawn(row, 200)[0].split("·a[")[1].split()[0]
 
     assert odds_of(0.0021, 0.34) == ".34≥.002"
     assert odds_of(1.3e-7, 0.34) == ".34≥1e-7"
@@ -161,14 +161,14 @@ def test_a_small_chance_is_not_rounded_to_none_nor_a_great_one_to_certainty() ->
 def test_what_fits_into_one_line_has_no_row_for_each_token() -> None:
     token = Token(1, Status.SAMPLED, 0, 0.75, insight=Insight(1.5))
     row = Row(RoundVerified(0, (), token, 0.1, 0.1, 0.1), (" a",))
-    assert drawn(row, 60, in_rows=True) == ["   1        300.0 ms  ›·a p.75 H1.5"]
+    assert drawn(row, 60, in_rows=True) == ["   1        300.0 ms  ›·a[p=.75 H=1.5]"]
     assert len(drawn(sampled_round(), 200, in_rows=True)) == 1
 
 
 def test_of_a_greedy_round_entropies_are_called_raw_as_p_and_q_are_not() -> None:
     rows = drawn(greedy_round(), 80, in_rows=True)
     assert rows[1].endswith("accept 1  p 1  q 1  raw H 1.50  raw Hq 0.25")
-    assert "1 p1 q1 raw H1.5 raw Hq0.2" in drawn(greedy_round(), 200)[0]
+    assert "✓·the[p=1 q=1 raw H=1.5 raw Hq=0.2] ✗·brown[p=0 q=1 raw H=2.5" in drawn(greedy_round(), 200)[0]
     assert not any("raw" in line for line in drawn(sampled_round(), 200))
 
 
@@ -194,11 +194,12 @@ async def test_a_low_view_shows_several_rounds_where_a_high_one_has_a_row_for_ea
             view.add(sampled_round().record, sampled_round().texts)
         view.sync()
         assert sum("2/3" in line for line in painted(view)) >= 8
-        assert view.caption == "rounds · draw<accept"
+        assert view.caption == "rounds · coin<accept: kept", "what stands there"
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
         assert view.line_count == 20 * 5
-        assert any("accept 0.120  draw 0.831" in line for line in painted(view))
+        assert any("accept 0.120  coin 0.831" in line for line in painted(view))
+        assert view.caption == "rounds · coin<accept: kept · p target · q drafter · H entropy, nats"
         await pilot.resize_terminal(80, 9)
         await pilot.pause()
         assert view.line_count == 20

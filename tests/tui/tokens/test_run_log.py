@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from specdec_tui.decoding.records import Beam, DraftsProposed, PrefillDone, RoundVerified, Status, Token
+from specdec_tui.decoding.records import (
+    Beam,
+    DraftsProposed,
+    Origin,
+    PrefillDone,
+    RoundVerified,
+    RunStarted,
+    Status,
+    Token,
+)
 from specdec_tui.tui.tokens.run_log import Place, RunLog
 
 
@@ -117,3 +126,35 @@ def test_a_run_without_tokens_has_no_place() -> None:
     assert log.first() is None and log.last() is None
     log.add(PrefillDone(None, 0.1), ())
     assert log.first() is None and log.last() is None
+
+
+def test_rejections_are_visited_in_both_directions_or_the_tokens_in_their_places() -> None:
+    log = filled()
+    for emitted, wanted in ((False, "xx"), (True, "ce")):
+        place: Place | None = Place(0, 0)
+        visited = []
+        while place is not None and (place := log.step_rejection(place, 1, emitted)) is not None:
+            visited.append(place)
+        assert "".join(map(log.text, visited)) == wanted
+        place = log.last()
+        back = []
+        while place is not None and (place := log.step_rejection(place, -1, emitted)) is not None:
+            back.append(place)
+        if emitted:
+            assert back == visited[-2::-1]  # from the last token, which is one of them
+        else:
+            assert back == visited[::-1]
+    assert log.step_rejection(Place(1, 0), 1) == Place(1, 1) and log.step_rejection(Place(1, 3), -1) == Place(1, 1)
+    assert log.step_rejection(Place(0, 0), -1) is None and RunLog().step_rejection(Place(0, 0), 1) is None
+
+
+def test_the_text_in_ids_is_by_position() -> None:
+    assert filled().emitted_ids() == {0: 0, 1: 1, 2: 4, 3: 1, 4: 4}
+    child = RunLog()
+    child.start(RunStarted("target~1", 3, 0, 9, origin=Origin("target", 2, 7)))
+    child.add(PrefillDone(Token(5, Status.SAMPLED, 3), 0.1), ("a",))
+    assert child.emitted_ids() == {2: 7, 3: 5}  # its first own difference is the token that it was given
+    child.given = (8, 9, 7)
+    assert child.emitted_ids() == {0: 8, 1: 9, 2: 7, 3: 5}  # where it is known, the whole line of it
+    child.clear()
+    assert child.emitted_ids() == {}

@@ -211,16 +211,17 @@ async def test_refused_drafts_stand_struck_out_in_the_text_when_wanted_and_are_n
         round_with_a_fork(view)
         assert painted(view)[0] == "The quick red"
         view.with_drafts = True
-        assert painted(view)[0] == "The quick brown↵ fox red"
-        assert style_of(view, "brown").strike
-        assert view.fates == frozenset(Status) - {Status.PENDING}
+        assert painted(view)[0] == "The▏ quick ✗ brown↵ ○ fox ↻ red"
+        assert style_of(view, "brown").strike and style_of(view, "fox").strike
+        assert not any(style_of(view, sign).strike for sign in "▏✗○↻")
+        assert view.fates == {*Status} - {Status.PENDING, Status.BONUS}
         assert view.get_selection(Selection(None, None)) == ("The quick red", "\n")
-        assert view.get_selection(Selection(Offset(4, 0), Offset(22, 0))) == ("quick r", "\n")
-        assert view.place_at(0, 12) == Place(1, 1)
+        assert view.get_selection(Selection(Offset(5, 0), Offset(29, 0))) == ("quick r", "\n")
+        assert view.place_at(0, 3) == Place(1, 0) and view.place_at(0, 11) == view.place_at(0, 15) == Place(1, 1)
         view.point(Place(1, 1))
         assert "brown" in "".join(s.text for s in view.render_line(0) if s.style and s.style.reverse)
         feed(view, [Token(5, Status.BONUS, 3)], [" fish"])
-        assert painted(view)[0] == "The quick brown↵ fox red fish"
+        assert painted(view)[0] == "The▏ quick ✗ brown↵ ○ fox ↻ red▏ fish"
         view.with_drafts = False
         assert painted(view)[0] == "The quick red fish"
 
@@ -232,14 +233,92 @@ async def test_of_a_long_refused_draft_the_first_tokens_are_struck_out_and_the_o
         view.with_drafts = True
         texts = ["The", *(f" no{n}" for n in range(10)), " red"]
         feed(view, [Token(1, Status.ACCEPTED, 0), *refused, Token(2, Status.RESAMPLED, 1)], texts)
-        assert painted(view)[0] == "The no0 no1 no2 (+7) red"
+        assert painted(view)[0] == "The ✗ no0 ○ no1 no2 (+7) ↻ red"
         assert style_of(view, "no0").strike and style_of(view, "no2").strike and not style_of(view, "+7").strike
         assert view.get_selection(Selection(None, None)) == ("The red", "\n")
-        assert view.place_at(0, 17) == Place(0, 4)
+        assert view.place_at(0, 21) == Place(0, 4)
         view.point(Place(0, 8))  # one of the counted
         assert "+7" in "".join(s.text for s in view.render_line(0) if s.style and s.style.reverse)
         begun(view, 2, Turn(1, "prompt 1", ((Status.REJECTED, " no"),) * 6 + ((Status.SAMPLED, " yes"),), ""))
-        assert painted(view)[1] == " no no no (+3) yes"
+        assert painted(view)[1] == " ✗ no no no (+3) yes"
+
+
+async def test_words_are_found_through_seams_and_signs_and_the_marks_are_no_text() -> None:
+    view = TokenView()
+    async with HostApp(view, columns="-one").run_test(size=(9, 12)) as pilot:
+        for number, (word, fate) in enumerate(
+            (("The en", Status.BONUS), ("coun", Status.BONUS), ("ter: en", Status.BONUS))
+        ):
+            feed(view, [Token(number, fate, number)], [word])
+        feed(view, [Token(4, Status.REJECTED, 3), Token(5, Status.RESAMPLED, 3)], ["ough", "counter"])
+        view.with_drafts = True
+        await pilot.pause()
+        assert [line.rstrip() for line in view.layout_text.lines] == [
+            "The",
+            "en▏coun▏",
+            "ter:",
+            "en▏✗ough",
+            "↻counter",
+        ]
+        search = view.begin_search()
+        search.look_for("encounter", 0)
+        assert len(search.matches) == 1, "the second one has a refused draft in it, which is text of the screen"
+        marked = [search.found_on(line) for line in range(view.line_count)]
+        cells = "".join(
+            view.layout_text.lines[line][first:behind]
+            for line, spans in enumerate(marked)
+            for first, behind, _ in spans
+        )
+        assert cells == "en▏coun▏ter"
+        search.look_for("▏", 0)
+        assert not len(search.matches)
+        search.look_for("ough", 0)
+        assert len(search.matches) == 1 and search.current_line == view.layout_text.line_of(
+            view.layout_text.text.index("ough")
+        )
+        view.with_drafts = False
+        assert len(view.search.matches) == 0 and view.search.matches.part_count == 4  # type: ignore[union-attr]
+
+
+async def test_the_cursor_walks_over_lines_of_marks_and_each_cell_of_a_wide_text_leads_to_its_token() -> None:
+    view = TokenView()
+    words = ["你好", "世界", "，再", "见", "吧"]
+    async with HostApp(view, columns="-one").run_test(size=(8, 30)) as pilot:
+        for n, word in enumerate(words * 3):
+            fates = (Status.ACCEPTED, Status.REJECTED, Status.UNVERIFIED, Status.RESAMPLED)
+            feed(view, [Token(n, fate, n) for fate in fates], [word, "不\n", "是", word])
+        view.with_drafts = True
+        await pilot.pause()
+        assert view.get_selection(Selection(None, None)) == ("".join(word * 2 for word in words * 3), "\n")
+        for width in (8, 4, 3, 2):
+            await pilot.resize_terminal(width, 30)
+            await pilot.pause()
+            seen, place = [], Place(0, 0)
+            while not seen or place != seen[-1]:
+                seen.append(place)
+                place = view.step_line(place, 1)
+            assert seen == sorted(set(seen)) and seen[-1].row >= 13, width
+            while (before := view.step_line(place, -1)) != place:
+                assert before < place
+                place = before
+            assert place.row <= 1, width
+
+
+def test_a_text_of_many_rounds_has_a_seam_before_each_and_plain_ones_none() -> None:
+    run = [Token(0, Status.SAMPLED, 0), *(Token(n, Status.BONUS, n) for n in range(1, 6))]
+    for seams, count in ((True, 5), (False, 0)):
+        view = TokenView(seams=seams)
+        for token in run:
+            view.run_log.add(RoundVerified(0, (token,), None, 0.0, 0.0, 0.0), (" w",))
+        view.with_drafts = True
+        assert view.layout_text.text.count("▏") == count
+        turn = Turn(1, "p", tuple((token.status, " w") for token in run), "")
+        transcript = Transcript(seams)
+        transcript.begin(1, "p")
+        transcript.ended(turn)
+        transcript.begin(2, "q")
+        assert "".join(text for _, text in transcript.pieces(True, 80)).count("▏") == count
+        assert "▏" not in "".join(text for _, text in transcript.pieces(False, 80))
 
 
 def turn(number: int, *words: str) -> Turn:

@@ -1,0 +1,106 @@
+"""The models that are loaded, and what is known of them: one of it serves every engine over the same pair.
+
+Importing this module costs no torch: `Loaded.load` brings it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from specdec_tui.backends.pair import PairInfo, Progress, ReportProgress
+from specdec_tui.backends.threads import prepare_threads
+from specdec_tui.decoding.records import PassSeconds
+from specdec_tui.settings import ModelChoice, Settings
+from specdec_tui.strategy_parts import models_of
+from specdec_tui.warming import MOST_AHEAD, MOST_SECONDS, MOST_TRIES, lengths_measured, pass_seconds, warm_up
+
+if TYPE_CHECKING:
+    from specdec_tui.backends.loading import Pair
+    from specdec_tui.decoding.device_run import Programs
+
+
+def captured_on_gpus(pair: Pair) -> Programs | None:
+    """How the rounds of a pair are played: captured on GPUs, where models allow it; on a CPU (None) step by step."""
+    if all(model.device.type != "cuda" for model in models_of(pair).values()):
+        return None
+    from specdec_tui.backends import cuda_graphs
+    from specdec_tui.decoding.device_run import Programs
+
+    return Programs(cuda_graphs.capture, cuda_graphs.mark)
+
+
+class Loaded:
+    """A pair, its programs and what its passes take. Not thread-safe: one call at a time, of whichever engine.
+
+    `programs_of` says how the rounds of a pair are played.
+    """
+
+    def __init__(self, programs_of: Callable[[Pair], Programs | None] = captured_on_gpus) -> None:
+        prepare_threads()
+        self._programs_of = programs_of
+        self.pair: Pair | None = None
+        self.programs: Programs | None = None
+        self._warm: set[tuple[str, int, bool]] = set()
+        self._passes: dict[tuple[str, tuple[int, ...]], PassSeconds] = {}
+        self._tries: dict[tuple[str, tuple[int, ...]], int] = {}
+
+    def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
+        """Load a pair in the place of the present one. LoadError leaves that in place."""
+        progress(Progress("Starting torch"))
+        from specdec_tui.backends.answering import Answering
+        from specdec_tui.backends.loading import load_pair
+        from specdec_tui.backends.memory import give_back
+
+        if self.programs is not None:
+            self.programs = None  # the new pair needs their memory more than a refused load needs them
+            give_back()
+        before = self.pair
+        try:
+            self.pair = pair = load_pair(choice, progress)
+        finally:
+            self.programs = None if self.pair is None else self._programs_of(self.pair)
+        self._warm.clear()
+        self._passes.clear()
+        self._tries.clear()
+        if before is not None:
+            if isinstance(before.target, Answering):
+                before.target.close()
+            before = None
+            give_back()
+        return pair.info
+
+    def warm_up(
+        self, strategy: str, settings: Settings, cancelled: Callable[[], bool], ahead: bool = False
+    ) -> PassSeconds:
+        """What passes of the strategy's model take, once every model has seen each length that a round can have.
+
+        Whatever fails here fails again in the run that needs it, and is told there.
+        """
+        from specdec_tui.backends.answering import Answering
+        from specdec_tui.decoding.strategies import STRATEGIES as ROWS
+
+        assert self.pair is not None
+        models = {name: model for name, model in models_of(self.pair).items() if not isinstance(model, Answering)}
+        for name, model in models.items():
+            key = (name, settings.gamma, settings.cache)
+            if key in self._warm:
+                continue
+            with suppress(Exception):
+                warm_up(model, settings.gamma, settings.cache, cancelled)
+            if cancelled():
+                return ()
+            self._warm.add(key)
+        whose, lengths = ROWS[strategy].runs_on, lengths_measured(settings.gamma)
+        if not settings.cache or whose not in models:
+            return ()
+        tries = self._tries.get((whose, lengths), 0)
+        if not tries or (ahead and tries < MOST_TRIES and not self._passes[whose, lengths]):
+            found: PassSeconds = ()
+            with suppress(Exception):
+                found = pass_seconds(models[whose], lengths, cancelled, MOST_AHEAD if ahead else MOST_SECONDS)
+            if cancelled():
+                return ()
+            self._passes[whose, lengths], self._tries[whose, lengths] = found, tries + 1
+        return self._passes[whose, lengths]

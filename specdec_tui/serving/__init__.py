@@ -1,0 +1,1 @@
+"""The app in a browser: models loaded once, a process for each tab, and the web server between them."""

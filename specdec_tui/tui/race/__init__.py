@@ -1,0 +1,1 @@
+"""Finished runs played together: their times, lanes and rounds, and the panel that shows them."""
