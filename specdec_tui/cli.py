@@ -12,21 +12,20 @@ from dataclasses import fields
 from typing import Any
 
 from specdec_tui import __version__
+from specdec_tui.config_table import config_file
 from specdec_tui.doors import output
 from specdec_tui.setting_kinds import SWITCH, format_value
+from specdec_tui.setting_sources import resolve, resolve_rest
 from specdec_tui.settings import (
     FIELDS,
     ModelChoice,
     SettingError,
     Settings,
-    config_file,
     flag_of,
     parse_path,
     parse_speed,
     quoted,
     reason_of,
-    resolve,
-    resolve_rest,
     whole_characters,
 )
 
@@ -179,7 +178,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_settings(
     parser: argparse.ArgumentParser, only: Sequence[str] = (), defaults: Mapping[str, bool] | None = None
 ) -> None:
-    """One flag a setting. Values stay text here; `settings.resolve` validates every source alike.
+    """One flag a setting. Values stay text here; `setting_sources.resolve` validates every source alike.
 
     `defaults`: switches that this command turns by itself, whatever environment and config file say.
     """

@@ -11,10 +11,12 @@ from specdec_tui.backends.pair import SERVED_BY, LoadError
 from specdec_tui.benchmark.environment import describe_environment, installed_versions
 from specdec_tui.benchmark.run import BenchmarkError, measure
 from specdec_tui.benchmark.suites import Prompt
+from specdec_tui.config_table import config_file
 from specdec_tui.decoding.records import LosslessStatus
 from specdec_tui.doors import output
 from specdec_tui.session import Engine
-from specdec_tui.settings import ModelChoice, SettingError, Settings, config_file, read_config
+from specdec_tui.setting_sources import read_config
+from specdec_tui.settings import ModelChoice, SettingError, Settings
 from specdec_tui.tui.app.own_themes import check_theme
 from specdec_tui.tui.commands.keymap import read_keymap
 from specdec_tui.variables import api_key

@@ -25,6 +25,7 @@ LAYERS = [
     {"several_drafters"},
     {"decoding"},
     {"backends"},
+    {"setting_sources"},
     {"settings", "data_folder", "glossary", ""},
     {"theme_files"},
     {"setting_kinds", "config_table"},

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from specdec_tui.setting_kinds import format_value
+from specdec_tui.setting_sources import read_config, resolve, resolve_rest
 from specdec_tui.settings import (
     FIELDS,
     ModelChoice,
@@ -15,9 +16,6 @@ from specdec_tui.settings import (
     name_of,
     parse_processor,
     parse_value,
-    read_config,
-    resolve,
-    resolve_rest,
 )
 from specdec_tui.variables import PLACES, api_key
 

@@ -7,9 +7,9 @@ import sys
 from multiprocessing.connection import Connection
 from typing import NoReturn
 
+from specdec_tui.config_table import config_file
 from specdec_tui.doors import output
 from specdec_tui.serving.shared_engine import SharedEngine
-from specdec_tui.settings import config_file
 from specdec_tui.tui.app.program import run_app
 from specdec_tui.tui.commands.keymap import read_keymap
 

@@ -12,7 +12,8 @@ from campaign import campaign, check_refusal, check_told
 from mutations import TEXTS, damaged, nested, value
 
 from specdec_tui.setting_kinds import format_value
-from specdec_tui.settings import FIELDS, ModelChoice, SettingError, Settings, flag_of, resolve
+from specdec_tui.setting_sources import resolve
+from specdec_tui.settings import FIELDS, ModelChoice, SettingError, Settings, flag_of
 from specdec_tui.theme_files import theme_file
 from specdec_tui.tui.app.own_themes import FIELDS as THEME_FIELDS
 from specdec_tui.tui.app.own_themes import VARIABLES, own_theme

@@ -22,7 +22,8 @@ from specdec_tui.decoding.records import Event, RoundVerified, Step  # noqa: E40
 from specdec_tui.serving.command import Place, serve  # noqa: E402
 from specdec_tui.serving.engine_server import EngineServer  # noqa: E402
 from specdec_tui.serving.messages import Welcome  # noqa: E402
-from specdec_tui.settings import ModelChoice, resolve  # noqa: E402
+from specdec_tui.setting_sources import resolve  # noqa: E402
+from specdec_tui.settings import ModelChoice  # noqa: E402
 
 
 class PacedEngine(ScriptedEngine):

@@ -19,7 +19,8 @@ from scripted_engine import ScriptedEngine  # noqa: E402
 
 from specdec_tui.backends.pair import PairInfo, Progress, ReportProgress  # noqa: E402
 from specdec_tui.decoding.records import Event, RoundVerified, Step  # noqa: E402
-from specdec_tui.settings import ModelChoice, Settings, resolve  # noqa: E402
+from specdec_tui.setting_sources import resolve  # noqa: E402
+from specdec_tui.settings import ModelChoice, Settings  # noqa: E402
 from specdec_tui.tui.app.app import SpecdecApp  # noqa: E402
 from specdec_tui.tui.app.front import Front  # noqa: E402
 from specdec_tui.tui.app.program import run_app  # noqa: E402

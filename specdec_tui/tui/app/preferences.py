@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from textual.notifications import SeverityLevel
 
+from specdec_tui.config_table import config_file
 from specdec_tui.settings import (
     SPECULATIVE,
     ModelChoice,
     SettingError,
     Settings,
-    config_file,
     flag_of,
     implied_processor,
     parse_value,

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specdec_tui.backends.pair import PairInfo
+from specdec_tui.config_table import config_file
 from specdec_tui.data_folder import data_folder
 from specdec_tui.decoding.records import Event, RunStarted, Step, strategy_of
 from specdec_tui.doors import writing
-from specdec_tui.settings import SERVED, STRATEGIES, SettingError, config_file, parse_path
+from specdec_tui.settings import SERVED, STRATEGIES, SettingError, parse_path
 from specdec_tui.several_drafters import drafters_in, running
 from specdec_tui.traces.baseline import Baseline, last_baseline, measured_against
 from specdec_tui.traces.files import read_trace, write_lines

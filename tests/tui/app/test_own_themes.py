@@ -10,7 +10,8 @@ from scripted_engine import ScriptedEngine
 from shell import make_app, ready, toasts, until
 from textual.color import Color
 
-from specdec_tui.settings import FIELDS, SettingError, parse_value, read_config
+from specdec_tui.setting_sources import read_config
+from specdec_tui.settings import FIELDS, SettingError, parse_value
 from specdec_tui.theme_files import THEMES, own_themes, themes_folder
 from specdec_tui.tui.app.own_themes import COLOURS, check_theme, own_theme
 from specdec_tui.tui.app.themes import TOKEN_DEFAULTS

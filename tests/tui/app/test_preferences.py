@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from specdec_tui.settings import ModelChoice, Settings, resolve
+from specdec_tui.setting_sources import resolve
+from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.tui.app.preferences import Preferences
 
 

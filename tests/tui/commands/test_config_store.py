@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from specdec_tui.config_table import LONGEST_CONFIG
-from specdec_tui.settings import SettingError, read_config
+from specdec_tui.setting_sources import read_config
+from specdec_tui.settings import SettingError
 from specdec_tui.tui.commands.config_store import save_settings
 
 

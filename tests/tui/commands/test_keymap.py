@@ -10,7 +10,8 @@ from scripted_engine import ScriptedEngine
 from shell import make_app, ready, toasts, until
 from widget_data import painted
 
-from specdec_tui.settings import SettingError, read_config, resolve
+from specdec_tui.setting_sources import read_config, resolve
+from specdec_tui.settings import SettingError
 from specdec_tui.tui.commands.command import APP, key_names, use_keymap
 from specdec_tui.tui.commands.config_store import save_settings
 from specdec_tui.tui.commands.footer import entries_of

@@ -8,7 +8,8 @@ from shell import make_app, toasts, until
 from textual.widgets import Input, Select
 from widget_data import painted
 
-from specdec_tui.settings import Settings, read_config
+from specdec_tui.setting_sources import read_config
+from specdec_tui.settings import Settings
 from specdec_tui.tui.screens.side_bar import GROUPS, SideBar, Tick
 
 
