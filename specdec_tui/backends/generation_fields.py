@@ -15,7 +15,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from specdec_tui.backends.gguf_header import GgufHeader
+from specdec_tui.backends.gguf.header import GgufHeader
 from specdec_tui.doors.reading import read_text
 
 # Fields that change the tokens `generate` takes, and the numbers at which they do not. What the user's own settings

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from specdec_tui.backends.config_sizes import sizes_of
-from specdec_tui.backends.gguf_header import is_split, read_header
+from specdec_tui.backends.gguf.parts import header_of, parts_of
 from specdec_tui.backends.pair import LoadError, Progress, ReportProgress
 from specdec_tui.backends.presets import hint
 from specdec_tui.backends.small_files import FileProblem, check_folder, is_there, read_bytes, read_object
@@ -63,7 +63,7 @@ def locate(source: str, progress: ReportProgress) -> Location:
     except RuntimeError:
         raise LoadError(f"{source}: there is no such home folder.") from None
     if path.suffix.lower() == ".gguf":
-        if not is_split(path) and not _is_there(path, source):
+        if not _is_there(path, source):
             raise LoadError(f"{source}: there is no such GGUF file.")
         _check_gguf(source, path)
         return Location(source, path.absolute().parent, gguf_file=path.name)
@@ -129,7 +129,7 @@ def fetch_weights(location: Location, progress: ReportProgress) -> Location:
 def contents_of(location: Location) -> Contents:
     """What the headers of a model's weight files, which are all there, say that is in them."""
     if location.gguf_file is not None:
-        header = read_header(location.folder / location.gguf_file)
+        header = header_of(location.folder / location.gguf_file)
         return Contents(frozenset(header.tensors), header.parameters)
     return check_weights(location.folder, names_of(location.folder) or ())
 
@@ -194,7 +194,12 @@ def _refuse_what_cannot_fit(source: str, config: dict[str, Any]) -> None:
 
 def _check_gguf(source: str, path: Path) -> None:
     try:
-        header = read_header(path)
+        header = header_of(path)
+        if parts := parts_of(path)[1:]:
+            raise FileProblem(
+                f"is one of the {len(parts) + 1} parts of a split GGUF file, which cannot be loaded yet: join them "
+                f"with `llama-gguf-split --merge {parts_of(path)[0].name} whole.gguf` and name that file"
+            )
     except FileProblem as problem:
         raise LoadError(f"{source} {problem}.") from None
     config = header.config()

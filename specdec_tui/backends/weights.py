@@ -26,7 +26,7 @@ from specdec_tui.backends.generation_fields import (
     sampling_asked_of_gguf,
     told,
 )
-from specdec_tui.backends.gguf_header import read_header
+from specdec_tui.backends.gguf.header import read_header
 from specdec_tui.backends.memory import Placement
 from specdec_tui.backends.model_class import class_for
 from specdec_tui.backends.pair import LoadError, ModelInfo

@@ -98,10 +98,9 @@ def test_a_git_lfs_pointer_in_place_of_a_gguf_file_is_named_so(tmp_path: Path) -
     assert "is a Git LFS pointer" in refusal(tmp_path / "model.gguf")
 
 
-def test_a_part_of_a_split_gguf_file_says_how_to_join_them(tiny_gguf: Path) -> None:
+def test_a_part_of_a_split_gguf_file_whose_header_says_otherwise_is_named(tiny_gguf: Path) -> None:
     part = tiny_gguf.rename(tiny_gguf.with_name("model-00002-of-00003.gguf"))
-    text = refusal(part)
-    assert "one of the 3 parts" in text and "--merge model-00001-of-00003.gguf" in text
+    assert "of which model-00001-of-00003.gguf is not there" in refusal(part)
 
 
 def test_a_gguf_file_that_names_ten_million_layers_is_refused(tiny_gguf: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from huggingface_hub import constants
+from tiny_gguf import write_tiny_gguf
 from tiny_transformers import tiny_tokenizer
 
 from specdec_tui.backends import hub
@@ -211,3 +212,9 @@ def test_download_bars_report_bytes_and_print_nothing(capfd: pytest.CaptureFixtu
     files.close()
     assert [progress.fraction for progress in seen] == [0.25, 1.0]
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_split_gguf_file_says_how_to_join_its_parts(tmp_path: Path) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf", splits=3)
+    with pytest.raises(LoadError, match=r"one of the 3 parts .*`llama-gguf-split --merge m-00001-of-00003.gguf whole"):
+        hub.locate(str(tmp_path / "m-00002-of-00003.gguf"), silent)
