@@ -170,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
         help="health check: versions, devices, the demo pair",
         description="Check versions, devices, memory and that a pair runs; exit status 0 when all is well.",
     )
-    _add_settings(doctor, only=("device", "dtype", "preset", "drafter", *_OF_A_SERVER))
+    _add_settings(doctor, only=("device", "dtype", "weights", "preset", "drafter", *_OF_A_SERVER))
     doctor.set_defaults(command_function=_doctor)
     return parser
 

@@ -88,7 +88,8 @@ def _pair_checks(engine: Engine, settings: Settings, choice: ModelChoice) -> Ite
     yield Check(
         "ok",
         "pair",
-        f"{info.name}{drafter} on {info.target.device}, {time.perf_counter() - start:.1f} s to load",
+        f"{info.name}{drafter} on {info.target.device}, {info.target.precision}, "
+        f"{time.perf_counter() - start:.1f} s to load",
     )
     if (health := engine.health(lambda: False)) is not None:
         there = f"{health.seconds * 1e3:.3g} ms there and back" if health.seconds is not None else health.fault

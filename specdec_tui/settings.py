@@ -50,6 +50,7 @@ PROCESSORS = tuple(USED_BY)
 RULES = ("rejection", "coupled", "block", "skip-adjustment")
 QUANTIZATIONS = ("none", "int8", "int4")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+WEIGHT_FORMS = ("packed", "expanded", "packed-int8")
 PRESET_NAMES = ("demo", "llama3.2", "gpt2", "qwen2.5", "smollm2", "flan-t5")
 CONTROLS = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram", "min_new_tokens"),
@@ -190,6 +191,12 @@ class ModelChoice:
     )
     device: str = _setting("auto", Kind(_parse_device, "auto, cpu, cuda or cuda:N", ("auto", "cpu", "cuda")), "device")
     dtype: str = _setting("auto", choice(*DTYPES), "data type of the weights")
+    weights: str = _setting(
+        "auto",
+        choice("auto", *WEIGHT_FORMS),
+        "form of a GGUF file's weights on a CPU: packed as they are (auto), expanded to the same numbers, or packed "
+        "with activations in 8 bits, which is another model by a hair",
+    )
     quantize: str = _setting("", choice("", *QUANTIZATIONS), "quantization of all models")
     target_quantize: str = _setting("", choice("", *QUANTIZATIONS), "quantization of the target")
     drafter_quantize: str = _setting("", choice("", *QUANTIZATIONS), "quantization of the drafters")

@@ -29,6 +29,7 @@ from specdec_tui.backends.quiet import Heart, between_compilations, quiet
 from specdec_tui.backends.remote.connect import Remote, connect
 from specdec_tui.backends.remote.model import RemoteModel
 from specdec_tui.backends.tokenizer import PromptTokenizer, chance_of
+from specdec_tui.backends.weight_forms import as_asked, check_asked, with_form
 from specdec_tui.backends.weights import (
     asked_by,
     check_quantization,
@@ -111,6 +112,7 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
         del models[0]  # it is loaded there
     for model in models:
         check_quantization(model)
+        check_asked(model, device)
     dtype = resolve_dtype(choice.dtype, device)
     needs = [memory.estimate(m.spec.name, m.config, dtype, m.spec.quantization) for m in models]
     places = memory.place(needs, device, spec.target.quantization) if needs else []
@@ -167,8 +169,9 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
             again = partial(_load_again, model, dtype, place)
             runnable, note = _runnable(weights, plain, again, model.spec.name, heart)
             notes += [note] if note else []
+            runnable = as_asked(model.spec, runnable)
             loaded.append(runnable)
-            infos.append(_as_held(info, runnable))
+            infos.append(with_form(_as_held(info, runnable), runnable))
             notes += info.notices
     progress(Progress("Ready", 1.0))
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from typing import Self
+
     import torch
 
     from specdec_tui.backends.tokenizer import PromptTokenizer
@@ -213,6 +215,28 @@ class Rounding(Protocol):
         """How far apart two of the ten best tokens come, in logits, when a text is cut into other passes.
 
         The furthest before any of `ids`, its new tokens. None for a model whose dtype tells enough.
+        """
+        ...
+
+
+@runtime_checkable
+class WeightForms(Protocol):
+    """A model whose weights can be held in other forms, each a value of the setting `weights`."""
+
+    @property
+    def form(self) -> str:
+        """The one that this instance computes with."""
+        ...
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """All that it can be held in, this one among them."""
+        ...
+
+    def in_form(self, form: str) -> Self:
+        """The same model over another form of the same weights, kept while both are used.
+
+        LoadError, in one line, where that cannot be.
         """
         ...
 

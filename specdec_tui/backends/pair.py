@@ -71,7 +71,8 @@ def known(model: Mapping[str, Any]) -> dict[str, Any]:
 class ModelInfo:
     """One loaded model: `memory_bytes` is what its weights take, `context_length` None when unbounded.
 
-    `dtype` is what it computes in, `held_dtype` what its weights are held in where that is another.
+    `dtype` is what it computes in, `held_dtype` what its weights are held in where that is another. `weights`: their
+    form, of the `weight_forms` that they can be held in; empty where there is no choice.
     `generation_config_applied` and `generation_config_not_applied`: what its files ask of `generate` and is done
     unless a setting says otherwise, and what is not, by field; `caveats`:
     sentences on what else its files hold that is not used. `seen`: what a server that it is on was seen to do.
@@ -89,6 +90,8 @@ class ModelInfo:
     generation_config_not_applied: Mapping[str, Any] = field(default_factory=dict, hash=False)
     generation_config_applied: Mapping[str, Any] = field(default_factory=dict, hash=False)
     seen: tuple[str, ...] = ()
+    weights: str = ""
+    weight_forms: tuple[str, ...] = ()
 
     @property
     def is_served(self) -> bool:
@@ -97,10 +100,11 @@ class ModelInfo:
 
     @property
     def precision(self) -> str:
-        """What its numbers are, in words: quantization, else what it computes in and what its weights are held in."""
+        """What its numbers are, in words: quantization, else what it computes in and how its weights are held."""
         if self.quantization not in ("", "none"):
             return self.quantization
-        return f"{self.dtype} (held in {self.held_dtype})" if self.held_dtype else self.dtype
+        held = [*([f"held in {self.held_dtype}"] if self.held_dtype else []), *([self.weights] if self.weights else [])]
+        return f"{self.dtype} ({', '.join(held)})" if held else self.dtype
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specdec_tui.backends.pair import LoadError
 from specdec_tui.settings import ModelChoice
@@ -31,12 +31,16 @@ class Preset:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """One model to load: `source` is a hub id, a folder, a GGUF file or a built-in name."""
+    """One model to load: `source` is a hub id, a folder, a GGUF file or a built-in name.
+
+    `weights`: the form that is asked for, one of `settings.WEIGHT_FORMS` or auto.
+    """
 
     source: str
     dtype: str
     device: str
     quantization: str
+    weights: str = "auto"
 
     @property
     def name(self) -> str:
@@ -122,7 +126,8 @@ def resolve(choice: ModelChoice) -> PairSpec:
     A target or drafters that were named take the place of the preset's. A preset's drafter fits
     the preset's target only: another target runs without a drafter unless one is named too, and
     the same holds for the preset's quantization. The quantization of one model wins over that of
-    both, which wins over the preset's. LoadError when there is no target.
+    both, which wins over the preset's. A form of weights that takes a GGUF file is demanded of the target alone:
+    drafters that are one are packed then, others stay as they are. LoadError when there is no target.
     """
     preset = PRESETS[choice.preset]
     notes: list[str] = []
@@ -139,10 +144,11 @@ def resolve(choice: ModelChoice) -> PairSpec:
         quantization = own_quantization or choice.quantize or default
         return ModelSpec(source, choice.dtype, choice.device, quantization)
 
+    of_drafters = "expanded" if choice.weights == "expanded" else "auto"
     return PairSpec(
-        spec(target, choice.target_quantize, preset.target),
+        replace(spec(target, choice.target_quantize, preset.target), weights=choice.weights),
         tuple(
-            spec(drafter, choice.drafter_quantize, preset.drafter)
+            replace(spec(drafter, choice.drafter_quantize, preset.drafter), weights=of_drafters)
             for drafter in drafters
             if drafter.lower() != NO_DRAFTER
         ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import EndReason
@@ -88,8 +89,13 @@ def _made_with(header: TraceHeader) -> tuple[object, ...]:
     models += others[1:] if isinstance(others, list) else []
     versions = header.environment.get("versions")
     return (
-        [[model.get(name) for name in _MODEL] if isinstance(model, dict) else model for model in models],
+        [_of_model(model) if isinstance(model, dict) else model for model in models],
         [header.settings.get(name) for name in _SETTINGS],
         [header.environment.get(name) for name in _MACHINE],
         [versions.get(name) for name in _PACKAGES] if isinstance(versions, dict) else versions,
     )
+
+
+def _of_model(model: dict[str, Any]) -> list[object]:
+    """What decides the steps of a model; before `weights` were told of, all were expanded."""
+    return [*(model.get(name) for name in _MODEL), model.get("weights") or "expanded"]

@@ -264,4 +264,6 @@ def _model(table: Any) -> ModelInfo | None:
         tuple(map(str, caveats)) if isinstance(caveats, list) else (),
         left_out if isinstance(left_out, dict) else {},
         done if isinstance(done, dict) else {},
+        weights=form if isinstance(form := table.get("weights"), str) else "",
+        weight_forms=tuple(map(str, forms)) if isinstance(forms := table.get("weight_forms"), list) else (),
     )

@@ -21,7 +21,7 @@ from specdec_tui.decoding.standing import Standing, standing
 from specdec_tui.traces.baseline import is_comparable, last_baseline, measured_against, of_trace
 from specdec_tui.traces.export import as_csv, as_json
 from specdec_tui.traces.files import read_trace
-from specdec_tui.traces.format import Trace, TraceError, parse_lines, trace_lines
+from specdec_tui.traces.format import Trace, TraceError, TraceHeader, parse_lines, trace_lines
 from specdec_tui.traces.report import as_html
 from specdec_tui.traces.standings import standings
 from specdec_tui.traces.store import TraceStore
@@ -65,6 +65,17 @@ def test_a_target_of_another_device_or_precision_is_not_comparable() -> None:
     for name in ("device", "dtype", "quantization"):
         target = {**later.models["target"], name: "other"}
         assert not is_comparable(comparison().header, replace(later, models={**later.models, "target": target}))
+
+
+def test_a_target_whose_weights_had_another_form_is_not_comparable() -> None:
+    earlier, later = comparison().header, alone().header
+
+    def formed(header: TraceHeader, form: str | None) -> TraceHeader:
+        return replace(header, models={**header.models, "target": {**header.models["target"], "weights": form}})
+
+    assert not is_comparable(formed(earlier, "expanded"), formed(later, "packed"))
+    assert is_comparable(formed(earlier, "packed"), formed(later, "packed"))
+    assert is_comparable(formed(earlier, None), formed(later, "expanded")), "older versions knew no other form"
 
 
 def test_a_run_that_was_stopped_is_too_short_or_came_later_is_no_baseline() -> None:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import get_args
 
@@ -180,6 +180,12 @@ def test_the_header_gives_back_the_pair_and_the_settings() -> None:
     header = parse_header(next(trace_lines(full_trace())))
     assert header.pair() == PAIR
     assert header.run_settings() == Settings(gamma=3)
+    target = replace(PAIR.target, weights="packed-int8", weight_forms=("packed", "expanded", "packed-int8"))
+    formed = replace(PAIR, target=target)
+    header = parse_header(next(trace_lines(Trace(new_header("p", (), pair=formed), ()))))
+    assert header.models["target"]["weights"] == "packed-int8" and header.pair() == formed
+    strange = {**header.models, "target": {**header.models["target"], "weights": 3, "weight_forms": "packed"}}
+    assert replace(header, models=strange).pair() == PAIR
 
 
 def test_settings_and_models_that_make_no_sense_fall_back_instead_of_failing() -> None:

@@ -22,6 +22,7 @@ from specdec_tui.backends.remote.capabilities import Capabilities, probe
 from specdec_tui.backends.remote.client import Client, ServerError
 from specdec_tui.backends.remote.completions import Completions, body
 from specdec_tui.backends.remote.model import RemoteModel
+from specdec_tui.backends.weight_forms import INT8
 from specdec_tui.backends.weights import asked_by
 from specdec_tui.doors.characters import named
 from specdec_tui.settings import ModelChoice
@@ -95,6 +96,8 @@ def _connected(client: Client, choice: ModelChoice, where: str, report: ReportPr
         raise LoadError(
             "quantize: a target on a server is quantized there: leave it out, or give --drafter-quantize for drafters."
         )
+    if choice.weights == INT8:
+        raise LoadError(f"weights: a target on a server has its own: {INT8} is for one that runs here: leave it out.")
     listed = {model.id: model for model in _listed(client, choice.target_url, cancelled)}
     name = choice.target or (next(iter(listed)) if len(listed) == 1 else "")
     if name not in listed:

@@ -168,4 +168,4 @@ def _screen(of: Laboratory | RecordedLaboratory, strategy: str, keys: Sequence[s
 def _identity(pair: PairInfo) -> object:
     """What makes two pairs decode alike."""
     models = (pair.target, *pair.drafters)
-    return [(model.name, model.dtype, model.quantization, model.device) for model in models]
+    return [(m.name, m.dtype, m.quantization, m.device, m.weights or "expanded") for m in models]

@@ -19,7 +19,7 @@ from specdec_tui.tui.panes.grid import PaneGrid
 
 def made_with(settings: Settings, prompt: str, pair: PairInfo | None) -> Made:
     """Of a run; without a `pair` nothing is known of its models."""
-    models = () if pair is None else tuple(one_row(f"{m.name} {m.dtype} {m.device}") for m in pair.models)
+    models = () if pair is None else tuple(one_row(f"{m.name} {m.precision} {m.device}") for m in pair.models)
     return Made(prompt, settings.max_new_tokens, models, summary(settings))
 
 

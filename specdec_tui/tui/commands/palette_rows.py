@@ -134,6 +134,7 @@ _ALSO = {
     "device": "gpu",
     "dtype": "precision",
     "quantize": "bits int8 int4 4bit 8bit",
+    "weights": "gguf quantized form dequantize q4 q8",
 }
 Now = Mapping[str, str]
 """The present values of all settings, as text."""

@@ -104,7 +104,7 @@ class ModelPicker(Dialog[ModelChoice]):
             for name in _OF_A_SERVER:
                 yield self._row(name, flag_of(name), getattr(self._choice, name))
             yield self._row("device", "device", self._choice.device)
-            for name in ("dtype", "quantize", "target_quantize", "drafter_quantize"):
+            for name in ("dtype", "weights", "quantize", "target_quantize", "drafter_quantize"):
                 yield Horizontal(Label(flag_of(name)), self._select(name), classes="setting")
             with Horizontal(id="picker-buttons"):
                 yield Button("Load", id="load", variant="primary", compact=True)
@@ -207,6 +207,7 @@ class ModelPicker(Dialog[ModelChoice]):
                 box.value = ""
             for select in ("quantize", "target_quantize", "drafter_quantize"):
                 self.query_one(f"#{select}", Select).value = ""
+            self.query_one("#weights", Select).value = "auto"
             self._fill_list()
             self.query_one("#load").focus()
         else:

@@ -1,0 +1,73 @@
+"""The form that a model's weights are held in: what the setting `weights` asks for, and what cannot be. No torch here.
+
+Packed as in its GGUF file, expanded to numbers, or packed with activations in 8 bits. The first two give the same sums
+in the same order, so the same text bit for bit; the third is another model by a hair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from specdec_tui.backends.model import WeightForms
+from specdec_tui.backends.pair import LoadError, ModelInfo
+from specdec_tui.backends.presets import ModelSpec
+
+if TYPE_CHECKING:
+    from specdec_tui.backends.description import ModelDescription
+
+INT8 = "packed-int8"
+_OF_GGUF = ("packed", INT8)
+_OTHERWISE = "give weights expanded, or auto"
+_Model = TypeVar("_Model")
+
+
+def form_of(model: object) -> str:
+    """The form that a model's weights have; empty where there is no choice."""
+    return model.form if isinstance(model, WeightForms) else ""
+
+
+def difference_told(form: str) -> str:
+    """What a reader of a text must know of the form that it was written in; empty where that is nothing."""
+    if form != INT8:
+        return ""
+    return f"weights {INT8}: another model by a hair, so this text may differ from that of packed or expanded weights"
+
+
+def check_asked(model: ModelDescription, device: str) -> None:
+    """LoadError where a model's files or its device rule out the form that is asked for; before weights are read."""
+    name, asked = model.spec.name, model.spec.weights
+    if asked not in _OF_GGUF:
+        return
+    if model.location.gguf_file is None:
+        raise LoadError(f"{name}: weights {asked} takes a GGUF file, and this is none: {_OTHERWISE}.")
+    if device != "cpu":
+        where = f"is for the CPU, and this goes to {device}"
+        raise LoadError(f"{name}: weights {asked} {where}: {_OTHERWISE}, or device cpu.")
+
+
+def as_asked(spec: ModelSpec, model: _Model) -> _Model:
+    """A loaded model in the form that is asked for. LoadError where it cannot be held so."""
+    return model if spec.weights == "auto" else in_form(spec.name, model, spec.weights)
+
+
+def in_form(name: str, model: _Model, form: str) -> _Model:
+    """A loaded model in another form of its weights, or itself where it has that. LoadError where it cannot be."""
+    if isinstance(model, WeightForms):
+        if form == model.form:
+            return model
+        if form in model.forms:
+            return model.in_form(form)
+        raise LoadError(f"{name}: weights {form}: it can be held in {' or '.join(model.forms)}.")
+    if form in _OF_GGUF:
+        raise LoadError(
+            f"{name}: weights {form} is for the fast CPU pass, which does not run this model: {_OTHERWISE}."
+        )
+    return model
+
+
+def with_form(info: ModelInfo, model: object) -> ModelInfo:
+    """What is told of a model, with the form of its weights."""
+    if not isinstance(model, WeightForms):
+        return info
+    return replace(info, weights=model.form, weight_forms=tuple(model.forms))
