@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -50,7 +50,10 @@ def as_json(
             "notes": list(info.notes),
         },
         "settings": asdict(settings) | run,
-        "passes": {whose: as_table(one.passes, one.pass_limit) for whose, one in _measured_passes(results).items()},
+        "passes": {
+            whose: {"weights": weight_forms(info)[whose], **as_table(one.passes, one.pass_limit)}
+            for whose, one in _measured_passes(results).items()
+        },
         "results": [_result(result, _drafter(result.strategy, info, settings)) for result in results],
         "summary": [
             _summary(summary) | {"drafter": _drafter(summary.strategy, info, settings)} for summary in summaries
@@ -170,14 +173,21 @@ CAPTION = (
 )
 
 
-def note_lines(results: Sequence[Result], summaries: Sequence[Summary]) -> list[str]:
-    """What a reader of the table must know, a sentence a line."""
+def weight_forms(info: PairInfo) -> dict[str, str]:
+    """By model, `target` or `drafter`, the form of its weights; empty where there is no choice."""
+    return {"target": info.target.weights, "drafter": "" if info.drafter is None else info.drafter.weights}
+
+
+def note_lines(
+    results: Sequence[Result], summaries: Sequence[Summary], forms: Mapping[str, str] | None = None
+) -> list[str]:
+    """What a reader of the table must know, a sentence a line. `forms`: of `weight_forms`."""
     return [
         *_clock_lines(summaries),
         *_mark_lines(results, summaries),
         *_pace_lines(summaries),
         *_latency_lines(summaries),
-        *_pass_lines(results),
+        *_pass_lines(results, forms or {}),
         *_different_lines(results),
         *_notice_lines(results),
     ]
@@ -239,7 +249,7 @@ def _latency_lines(summaries: Sequence[Summary]) -> list[str]:
     ]
 
 
-def _pass_lines(results: Sequence[Result]) -> list[str]:
+def _pass_lines(results: Sequence[Result], forms: Mapping[str, str]) -> list[str]:
     """What passes of several tokens cost against one, where the knee is, and what they are bounded by."""
     lines = []
     for whose, figures in _measured_passes(results).items():
@@ -249,7 +259,8 @@ def _pass_lines(results: Sequence[Result]) -> list[str]:
         told = f"no knee up to {figures.passes[-1][0]}" if bend is None else f"knee {bend}"
         against = f"passes over n tokens against one of {plain * 1e3:.2f} ms: {costs}"
         alone = f"one token alone: {plain * 1e3:.2f} ms"
-        lines.append(f"v(n) of {whose}, {against if costs else alone}; {told}")
+        form = f" ({forms[whose]} weights)" if forms.get(whose) else ""
+        lines.append(f"v(n) of {whose}{form}, {against if costs else alone}; {told}")
         lines.append(f"{whose}: {in_words(figures.passes, figures.pass_limit, figures.gamma)[0]}")
         if figures.pass_limit is not None:
             lines.append(f"{whose}: {limit_in_words(figures.pass_limit)}")

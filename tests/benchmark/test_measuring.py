@@ -11,7 +11,7 @@ from measured_engine import INFO, ScriptedEngine
 
 from specdec_tui.backends.pair import LoadError, PairInfo, ReportProgress
 from specdec_tui.benchmark.command import bench
-from specdec_tui.benchmark.report import as_json, as_sheet, note_lines
+from specdec_tui.benchmark.report import as_json, as_sheet, note_lines, weight_forms
 from specdec_tui.benchmark.run import BenchmarkError, Result, measure
 from specdec_tui.benchmark.statistics import Verdict, summarize
 from specdec_tui.benchmark.suites import Prompt, builtin_suite, read_suite
@@ -127,6 +127,7 @@ def test_what_passes_cost_is_told_once_for_each_model() -> None:
     report = json.loads(json.dumps(as_json(results, [], INFO, TWO, {}, {})))
     assert set(report["passes"]) == {"target", "drafter"}
     assert report["passes"]["target"] == {
+        "weights": "",
         "pass_seconds": [[1, 0.01], [2, 0.011], [5, 0.02]],
         "pass_limit_seconds": [[1, 0.01], [2, 0.01], [5, 0.01]],
         "knee": 2,
@@ -146,6 +147,17 @@ def test_what_passes_cost_is_told_once_for_each_model() -> None:
     assert told[2].startswith("target: limit: 10.0 MB read at 1.0 GB/s, 10.00 ms, or ")
     assert told[3] == "v(n) of drafter, one token alone: 10.00 ms; no knee up to 1"
     assert as_json([], [], INFO, TWO, {}, {})["passes"] == {}
+
+
+def test_the_form_of_the_weights_stands_beside_what_passes_cost() -> None:
+    figures = RunFigures()
+    figures.add(RunStarted("target", 3, 4, 9))
+    figures.add(PrefillDone(Token(1, Status.SAMPLED, 0), 0.1, passes=TOLD))
+    results = [Result("target", 0, 0, "", 0, figures)]
+    packed = replace(INFO, target=replace(INFO.target, weights="packed"))
+    assert as_json(results, [], packed, TWO, {}, {})["passes"]["target"]["weights"] == "packed"
+    assert note_lines(results, [], weight_forms(packed))[0].startswith("v(n) of target (packed weights), passes over ")
+    assert note_lines(results, [])[0].startswith("v(n) of target, passes over ")
 
 
 def test_what_runs_had_to_say_is_in_the_json_and_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:
