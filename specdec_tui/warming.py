@@ -93,7 +93,7 @@ def pass_limit(model: CausalModel) -> PassLimit | None:
     if found is None:
         return None
     rates = found.read_bytes_per_second, found.multiply_adds_per_second
-    return PassLimit(cost.read_bytes, cost.multiply_adds, *rates, found.threads)
+    return PassLimit(cost.weight_bytes, cost.multiply_adds, *rates, found.threads)
 
 
 def _lengths(model: CausalModel, lengths: Sequence[int]) -> list[int]:

@@ -111,9 +111,9 @@ class LoadedDrafter:
 
 @dataclass(frozen=True, slots=True)
 class PassCost:
-    """`read_bytes` of weights, each read once in a pass over however many tokens; `multiply_adds` of one token."""
+    """`weight_bytes`, each read once in a pass over however many tokens; `multiply_adds` of one token."""
 
-    read_bytes: int
+    weight_bytes: int
     multiply_adds: int
 
 

@@ -33,7 +33,7 @@ def knee(passes: PassSeconds) -> int | None:
 
 def reading_seconds(limit: PassLimit) -> float:
     """To read all weights once."""
-    return limit.read_bytes / limit.bytes_per_second
+    return limit.weight_bytes / limit.bytes_per_second
 
 
 def adding_seconds(limit: PassLimit, tokens: int) -> float:
@@ -90,8 +90,9 @@ def limit_in_words(limit: PassLimit) -> str:
     """Where it comes from, for a person who wants to do the sum again."""
     reading, adding = reading_seconds(limit) * 1e3, adding_seconds(limit, 1) * 1e3
     threads = f"{limit.threads} thread{'s' * (limit.threads != 1)}"
+    weights, rate = limit.weight_bytes / 1e6, limit.bytes_per_second / 1e9
     return (
-        f"limit: {limit.read_bytes / 1e6:.1f} MB read at {limit.bytes_per_second / 1e9:.1f} GB/s, {reading:.2f} ms, or "
+        f"limit: {weights:.1f} MB read at {rate:.1f} GB/s, {reading:.2f} ms, or "
         f"{limit.multiply_adds / 1e6:.1f} M multiply-adds a token at {limit.multiply_adds_per_second / 1e9:.1f} G/s, "
         f"{adding:.2f} ms each ({threads})"
     )

@@ -157,11 +157,11 @@ PassSeconds = tuple[tuple[int, float], ...]
 class PassLimit:
     """What no pass of a model on a machine can be below: its weights are read once, and multiplied with each token.
 
-    `read_bytes` of weights; `multiply_adds` of one token, float32; the most that `threads` threads of the machine do
+    `weight_bytes` of them; `multiply_adds` of one token, float32; the most that `threads` threads of the machine do
     of either in a second, as it was measured. `passes` says what follows.
     """
 
-    read_bytes: int
+    weight_bytes: int
     multiply_adds: int
     bytes_per_second: float
     multiply_adds_per_second: float

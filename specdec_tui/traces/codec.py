@@ -196,7 +196,7 @@ class _Capturing(_StepLine, tag="capturing"):
 
 
 class _PassLimit(msgspec.Struct, gc=False):
-    read_bytes: Some
+    weight_bytes: Some
     multiply_adds: Some
     bytes_per_second: Rate
     multiply_adds_per_second: Rate

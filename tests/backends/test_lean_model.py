@@ -203,4 +203,4 @@ def test_a_pass_reads_all_weights_but_an_embedding_of_its_own_and_multiplies_wit
         matrices.append(320 * 32)  # the embedding is the output matrix
     norms = (2 * 3 + 1) * 32
     assert model.pass_cost == PassCost(4 * (sum(matrices) + norms), sum(matrices))
-    assert model.memory_bytes == model.pass_cost.read_bytes + (0 if tied else 4 * 320 * 32)
+    assert model.memory_bytes == model.pass_cost.weight_bytes + (0 if tied else 4 * 320 * 32)

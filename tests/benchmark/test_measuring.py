@@ -132,7 +132,7 @@ def test_what_passes_cost_is_told_once_for_each_model() -> None:
         "pass_limit_seconds": [[1, 0.01], [2, 0.01], [5, 0.01]],
         "knee": 2,
         "pass_limit": {
-            "read_bytes": 10_000_000,
+            "weight_bytes": 10_000_000,
             "multiply_adds": 1_000_000,
             "bytes_per_second": 1e9,
             "multiply_adds_per_second": 1e9,

@@ -57,7 +57,7 @@ def test_a_limit_is_the_longer_of_reading_and_multiplying() -> None:
     assert adding_seconds(LIMIT, 4) == pytest.approx(0.006)
     assert [limit_seconds(LIMIT, n) for n in (1, 5, 6, 10)] == pytest.approx([0.008, 0.008, 0.009, 0.015])
     assert bound_by_memory(LIMIT) == 5
-    assert bound_by_memory(replace(LIMIT, read_bytes=30_000_000)) == 0
+    assert bound_by_memory(replace(LIMIT, weight_bytes=30_000_000)) == 0
 
 
 @pytest.mark.parametrize(("gamma", "expected"), [(4, 5), (7, 5), (8, 9), (1, 2), (0, 5), (31, 9)])
@@ -69,9 +69,9 @@ def test_a_sentence_says_which_of_the_two_binds() -> None:
     assert in_words(FLAT, LIMIT, 4)[0] == "5 tokens cost 1.18× one, 1.47× the limit: the memory binds, up to 5 tokens"
     beyond = "9 tokens cost 1.60× one, 1.19× the limit: beyond 5 tokens the multiply-adds bind, not the memory"
     assert in_words(FLAT, LIMIT, 8)[0] == beyond
-    packed = replace(LIMIT, read_bytes=30_000_000)
+    packed = replace(LIMIT, weight_bytes=30_000_000)
     assert in_words(FLAT, packed, 4)[1] == "5 tokens cost 1.18× one: the multiply-adds bind, not the memory"
-    one = replace(LIMIT, read_bytes=60_000_000)
+    one = replace(LIMIT, weight_bytes=60_000_000)
     assert in_words(FLAT, one, 4)[1] == "5 tokens cost 1.18× one: beyond 1 token the multiply-adds bind, not the memory"
 
 
