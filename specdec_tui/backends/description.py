@@ -20,20 +20,28 @@ from transformers import (
 from specdec_tui.backends import config_faults, demo, hub
 from specdec_tui.backends.config_fields import check_fields, shown, wrong
 from specdec_tui.backends.errors import in_words, panics_raise
+from specdec_tui.backends.gguf.config import config_of, is_known, kind_of
+from specdec_tui.backends.gguf.files import GgufFile
+from specdec_tui.backends.gguf.header import GgufHeader
+from specdec_tui.backends.gguf.parts import header_of
+from specdec_tui.backends.gguf.shapes import check_tensors
+from specdec_tui.backends.gguf.tokenizer import missing_pre, tokenizer_of
 from specdec_tui.backends.model_class import is_encoder_decoder, reads_other_tokens, why_no_language_model
 from specdec_tui.backends.pair import LoadError, ReportProgress
 from specdec_tui.backends.presets import DEMO_DRAFTER, DEMO_TARGET, ModelSpec
-from specdec_tui.backends.small_files import read_object
+from specdec_tui.backends.small_files import FileProblem, read_object
+from specdec_tui.doors.characters import named
 
 
 @dataclass(frozen=True)
 class ModelDescription:
-    """A model that is about to be loaded."""
+    """A model that is about to be loaded. `told`: what a person must know of its files."""
 
     spec: ModelSpec
     location: hub.Location
     config: PreTrainedConfig
     tokenizer: PreTrainedTokenizerBase
+    told: tuple[str, ...] = ()
 
     @property
     def text_config(self) -> PreTrainedConfig:
@@ -51,6 +59,8 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
     `like`: a model whose tokenizer is taken over when the files are the same (reading one takes a while).
     """
     location = _locate(spec, progress)
+    if (header := _header(location)) is not None and is_known(header):
+        return _described_by_header(spec, location, like)
     if location.gguf_file is None:
         _check_beside_the_weights(spec, location.folder)
         _check_tokenizer_config(spec, location.folder)
@@ -66,7 +76,7 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
     if reason := why_no_language_model(config):
         raise LoadError(f"{spec.name} {reason}.")
     _check_parts(spec, config)
-    if like is not None and _same_tokenizer(location.folder, like.location.folder):
+    if header is None and like is not None and _same_tokenizer(location.folder, like.location.folder):
         return ModelDescription(spec, location, config, like.tokenizer)
     try:
         with panics_raise():
@@ -86,7 +96,43 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
         raise LoadError(f"{spec.name}: its tokenizer has no tokens.")
     if not isinstance(longest := tokenizer.model_max_length, int | float):
         raise LoadError(f"{spec.name}: model_max_length in its tokenizer must be a number, not {longest!r:.60}.")
-    return ModelDescription(spec, location, config, tokenizer)
+    told: tuple[str, ...] = ()
+    if header is not None:
+        told = (f"{spec.name}: its weights are expanded: of {kind_of(header)} they are not read packed.",)
+    return ModelDescription(spec, location, config, tokenizer, told)
+
+
+def _header(location: hub.Location) -> GgufHeader | None:
+    """Of a GGUF file, which was looked at before."""
+    return None if location.gguf_file is None else header_of(location.folder / location.gguf_file)
+
+
+def _described_by_header(spec: ModelSpec, location: hub.Location, like: ModelDescription | None) -> ModelDescription:
+    """A model of an architecture that is read here, by its GGUF file alone. LoadError names what cannot be read."""
+    try:
+        file = GgufFile(location.folder / str(location.gguf_file))
+        config = config_of(file)
+        choose_no_code(config)
+        check_fields(spec.name, config.to_dict())
+        unused = check_tensors(file, config)
+        others = None if like is None else _header(like.location)
+        if like is not None and others is not None and file.header.same(others, "tokenizer."):
+            tokenizer: PreTrainedTokenizerBase = like.tokenizer
+        else:
+            tokenizer = tokenizer_of(file.header)
+    except FileProblem as problem:
+        raise LoadError(f"{spec.name} {problem}.") from None
+    except LoadError:
+        raise
+    except Exception as error:  # of a config class, over a value that it does not take
+        raise LoadError(f"{spec.name}: its header makes no config: {in_words(error, _DAMAGED)}") from error
+    told = [f"{spec.name}: {missing}." for missing in (missing_pre(file.header),) if missing]
+    if unused:
+        some = ", ".join(map(named, unused[:3])) + (" …" if len(unused) > 3 else "")
+        told.append(
+            f"{spec.name}: a {file.header.architecture} model does not use {len(unused):,} of its tensors ({some})."
+        )
+    return ModelDescription(spec, location, config, tokenizer, tuple(told))
 
 
 _CODE = "trust_remote_code"

@@ -48,7 +48,9 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?")  # as long as t
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A model's files: its `folder`, the GGUF file in it if that is what was named, its hub id if it has one."""
+    """A model's files: its `folder`, its hub id if it has one, the GGUF file in it if that is what was named.
+
+    Of a split one the first part."""
 
     source: str
     folder: Path
@@ -66,7 +68,7 @@ def locate(source: str, progress: ReportProgress) -> Location:
         if not _is_there(path, source):
             raise LoadError(f"{source}: there is no such GGUF file.")
         _check_gguf(source, path)
-        return Location(source, path.absolute().parent, gguf_file=path.name)
+        return Location(source, path.absolute().parent, gguf_file=parts_of(path)[0].name)
     if _is_folder(path, source):
         if not _is_there(path / "config.json", source):
             raise LoadError(f"{source}: this folder has no config.json, so it is not a model.")
@@ -195,11 +197,6 @@ def _refuse_what_cannot_fit(source: str, config: dict[str, Any]) -> None:
 def _check_gguf(source: str, path: Path) -> None:
     try:
         header = header_of(path)
-        if parts := parts_of(path)[1:]:
-            raise FileProblem(
-                f"is one of the {len(parts) + 1} parts of a split GGUF file, which cannot be loaded yet: join them "
-                f"with `llama-gguf-split --merge {parts_of(path)[0].name} whole.gguf` and name that file"
-            )
     except FileProblem as problem:
         raise LoadError(f"{source} {problem}.") from None
     config = header.config()

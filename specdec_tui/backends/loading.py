@@ -134,6 +134,7 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
         with _named(model):
             progress(Progress(f"Loading {model.spec.name}", (index + 0.1) / (len(checks) + 1)))
             weights, caveats = load_weights(model, dtype, place)
+            caveats += model.told
             if index == 0 and (chance := chance_of(model.tokenizer)):
                 caveats += (
                     f"{model.spec.name}: its tokenizer has {chance}: the same prompt becomes other tokens each time, "
@@ -271,7 +272,7 @@ def _describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription 
 
 
 def _with_weights(model: ModelDescription, progress: ReportProgress) -> ModelDescription:
-    return ModelDescription(model.spec, hub.fetch_weights(model.location, progress), model.config, model.tokenizer)
+    return replace(model, location=hub.fetch_weights(model.location, progress))
 
 
 def _refuse_other_weights(model: ModelDescription, need: memory.Estimate) -> None:

@@ -26,7 +26,9 @@ from specdec_tui.backends.generation_fields import (
     sampling_asked_of_gguf,
     told,
 )
+from specdec_tui.backends.gguf.config import is_known
 from specdec_tui.backends.gguf.header import read_header
+from specdec_tui.backends.gguf.parts import parts_of
 from specdec_tui.backends.memory import Placement
 from specdec_tui.backends.model_class import class_for
 from specdec_tui.backends.pair import LoadError, ModelInfo
@@ -99,6 +101,11 @@ def load_weights(
     else:
         arguments["device_map"] = {"": placement.device}
     if model.location.gguf_file is not None:
+        if parts := parts_of(model.location.folder / model.location.gguf_file)[1:]:
+            raise LoadError(
+                f"{model.spec.name} is one of {len(parts) + 1} parts of a split GGUF file, which cannot be expanded: "
+                f"join them with `llama-gguf-split --merge {model.location.gguf_file} whole.gguf` and name that file."
+            )
         # Newer versions keep the weights packed unless told otherwise, which is slow.
         arguments["quantization_config"] = transformers.GgufConfig(dequantize=True)
     elif model.spec.quantization == "int8":
@@ -186,13 +193,16 @@ def _whole_of_pickles(location: hub.Location) -> dict[str, str]:
 def _left_in_gguf(model: ModelDescription, loaded: PreTrainedModel) -> int:
     """Weights of a GGUF file that did not become the model's: transformers passes over tensors that it cannot place."""
     header = read_header(model.location.folder / str(model.location.gguf_file))
+    if is_known(header):  # its tensors were looked at one by one
+        return 0
     return header.parameters - sum(parameter.numel() for parameter in loaded.parameters())
 
 
 def _asked_and_not_done(model: ModelDescription, loaded: PreTrainedModel) -> str:
     """What its files ask for in numbers or rotations and transformers passes over; empty for nothing."""
     if model.location.gguf_file is not None:
-        scaling = read_header(model.location.folder / model.location.gguf_file).scaling
+        header = read_header(model.location.folder / model.location.gguf_file)
+        scaling = "" if is_known(header) else header.scaling
         rotations = getattr(loaded.config, "rope_parameters", None) or {}
         if scaling and rotations.get("rope_type", "default") == "default":
             return f"its file scales rotations ({scaling}), which transformers does not do for GGUF files"

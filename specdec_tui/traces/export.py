@@ -11,7 +11,6 @@ from typing import Any
 
 from specdec_tui.backends.pair import known
 from specdec_tui.decoding.costs import without_disturbed
-from specdec_tui.decoding.passes import as_table
 from specdec_tui.decoding.records import (
     Notice,
     PrefillDone,
@@ -175,8 +174,7 @@ def _passed(step: Step) -> dict[str, Any]:
     match record:
         case PrefillDone(seconds=seconds, capture_seconds=capturing):
             clock = {"seconds": seconds, "capture_seconds": capturing, **encode_calls(record)}
-            passes = as_table(record.passes, record.pass_limit) if record.passes else {}
-            return {**clock, "tokens": tokens, **beams, **passes}
+            return {**clock, "tokens": tokens, **beams}
         case RoundVerified():
             return {
                 "round": record.round,

@@ -119,13 +119,19 @@ def test_a_drafter_that_ends_its_own_texts_elsewhere_says_so(save_model: Any) ->
 
 
 @pytest.mark.parametrize("end", [2, 7, None])
-def test_a_gguf_file_ends_its_texts_where_generate_does(tmp_path: Path, tokens: Path, end: int | None) -> None:
+def test_a_gguf_file_ends_its_texts_where_its_header_says(tmp_path: Path, tokens: Path, end: int | None) -> None:
     write_tiny_gguf(tmp_path / "t.gguf", tokens, end=end)
     model = AutoModelForCausalLM.from_pretrained(
         tmp_path, gguf_file="t.gguf", dtype=torch.float32, quantization_config=GgufConfig(dequantize=True)
     )
-    own = model.generation_config.eos_token_id
-    assert load(tmp_path / "t.gguf").end_ids == {own, 3} and (end is None or own == end)
+    own = model.generation_config.eos_token_id  # what its class has, where the file names none
+    assert load(tmp_path / "t.gguf").end_ids == {end, 3} - {None} and (end is None or own == end)
+
+
+def test_ends_of_turns_and_of_messages_end_a_gguf_files_texts(tmp_path: Path, tokens: Path) -> None:
+    fields = {"tokenizer.ggml.eot_token_id": 9, "tokenizer.ggml.eom_token_id": 11}
+    write_tiny_gguf(tmp_path / "t.gguf", tokens, end=2, fields=fields)
+    assert load(tmp_path / "t.gguf").end_ids == {2, 3, 9, 11}
 
 
 @pytest.mark.parametrize("value", ["2", [2, "3"], 2.5, {"a": 1}])

@@ -214,7 +214,8 @@ def test_download_bars_report_bytes_and_print_nothing(capfd: pytest.CaptureFixtu
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_split_gguf_file_says_how_to_join_its_parts(tmp_path: Path) -> None:
+def test_a_split_gguf_file_is_found_by_any_of_its_parts(tmp_path: Path) -> None:
     write_tiny_gguf(tmp_path / "m.gguf", splits=3)
-    with pytest.raises(LoadError, match=r"one of the 3 parts .*`llama-gguf-split --merge m-00001-of-00003.gguf whole"):
-        hub.locate(str(tmp_path / "m-00002-of-00003.gguf"), silent)
+    location = hub.locate(str(tmp_path / "m-00002-of-00003.gguf"), silent)
+    assert location.gguf_file == "m-00001-of-00003.gguf"
+    assert len(hub.contents_of(location).tensors or ()) == 20

@@ -104,10 +104,15 @@ def test_a_context_without_room_for_an_answer_is_refused(save_model: Any) -> Non
 def test_weights_of_a_gguf_file_that_are_not_used_are_counted(tmp_path: Path, tokens: Path) -> None:
     write_tiny_gguf(tmp_path / "tiny.gguf", tokens, end=3)
     assert load(tmp_path / "tiny.gguf").info.target.caveats == ()
-    more = {"blk.0.attn_q.bias": (32,), "blk.7.ffn_up.weight": (32, 32)}
+    more = {"blk.0.attn_odd.bias": (32,), "blk.7.ffn_up.weight": (32, 32)}
     write_tiny_gguf(tmp_path / "tiny.gguf", tokens, more=more, end=3)
     (caveat,) = load(tmp_path / "tiny.gguf").info.target.caveats
-    assert caveat.endswith("its config does not use 1,056 of the file's weights.")
+    names = "blk.0.attn_odd.bias, blk.7.ffn_up.weight"
+    assert caveat.endswith(f"tiny.gguf: a llama model does not use 2 of its tensors ({names}).")
+    write_tiny_gguf(tmp_path / "tiny.gguf", tokens, fields={"llama.expert_count": 8}, more=more, end=3)
+    caveats = load(tmp_path / "tiny.gguf").info.target.caveats
+    assert caveats[0].endswith("its config does not use 1,056 of the file's weights.")
+    assert caveats[1].endswith("its weights are expanded: of llama models with experts they are not read packed.")
 
 
 def test_tensors_that_are_missing_or_of_another_shape_are_named(save_model: Any) -> None:
@@ -353,7 +358,7 @@ def test_rotations_that_a_gguf_file_wants_scaled_are_told(
     tmp_path: Path, tokens: Path, numbers: dict[str, float], told: str
 ) -> None:
     """transformers passes over these fields: the text is that of another model than the file's."""
-    write_tiny_gguf(tmp_path / "m.gguf", tokens, numbers=numbers)
+    write_tiny_gguf(tmp_path / "m.gguf", tokens, fields={"llama.expert_count": 8}, numbers=numbers)
     notes = load_pair(ModelChoice(target=str(tmp_path / "m.gguf"), device="cpu"), lambda progress: None).info.notes
     scaled = [note for note in notes if "scales rotations" in note]
     assert len(scaled) == bool(told)

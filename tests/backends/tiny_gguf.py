@@ -82,8 +82,7 @@ def write_tiny_gguf(
     writer = gguf.GGUFWriter(path, architecture, split_max_tensors=-(-count // splits) if splits > 1 else 0)
     _describe(writer, architecture, small, len(vocabulary), base)
     writer.add_tokenizer_model("gpt2")
-    if tokenizer_folder is None:
-        writer.add_tokenizer_pre("smollm")
+    writer.add_tokenizer_pre("smollm")
     writer.add_token_list(names)
     special = {t["content"] for t in tokenizer["added_tokens"] if t["special"]}
     writer.add_token_types([3 if name in special else 1 for name in names])

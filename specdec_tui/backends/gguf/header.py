@@ -69,10 +69,11 @@ class GgufTensor:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Of a list: its file, where it begins there (the kind of its values, their count), and its length."""
+    """Of a list: its file, where it begins and ends there (with the kind of its values and their count), its length."""
 
     path: Path
     offset: int
+    end: int
     length: int
 
 
@@ -122,6 +123,17 @@ class GgufHeader:
         except _CUT:
             raise FileProblem("changed while it was read") from None
 
+    def same(self, other: GgufHeader, start: str) -> bool:
+        """Whether all that the two say under keys with a `start` is the same, lists compared byte by byte."""
+        pairs = ((self.numbers, other.numbers), (self.texts, other.texts), (self.lists, other.lists))
+        ours, theirs = (
+            [{k: v for k, v in table.items() if k.startswith(start)} for table in side]
+            for side in zip(*pairs, strict=True)
+        )
+        if ours[:2] != theirs[:2] or ours[2].keys() != theirs[2].keys():
+            return False
+        return all(_bytes(place) == _bytes(other.lists[key]) for key, place in self.lists.items() if key in ours[2])
+
     def config(self) -> dict[str, object]:
         """The sizes of the model under the names that a config.json has for them."""
         names = {
@@ -133,6 +145,11 @@ class GgufHeader:
         }
         found = {ours: self.numbers.get(f"{self.architecture}.{theirs}") for theirs, ours in names.items()}
         return {name: value for name, value in found.items() if value is not None}
+
+
+def _bytes(place: _Place) -> bytes:
+    with _mapped(place.path) as (content, _):
+        return content[place.offset : place.end]
 
 
 _known: OrderedDict[tuple[object, ...], GgufHeader] = OrderedDict()
@@ -213,7 +230,7 @@ class _Reader:
         self.place += count
 
     def length(self) -> int:
-        """Of the list that comes next, or of the text."""
+        """Of the list that comes next."""
         return int(struct.unpack_from("<IQ", self._content, self.place)[1])
 
     def text_length(self) -> int:
@@ -282,9 +299,10 @@ def _walk(reader: _Reader, path: Path) -> tuple[GgufHeader, int]:
         elif kind == _STRING and reader.text_length() <= _LONGEST:
             header.texts[key] = reader.text()
         else:
-            if kind == _ARRAY:
-                header.lists[key] = _Place(path, reader.place, reader.length())
+            begin, length = reader.place, reader.length() if kind == _ARRAY else 0
             reader.skip_value(kind)
+            if kind == _ARRAY:
+                header.lists[key] = _Place(path, begin, reader.place, length)
     for key in _IDS:
         if TOKENS in header.lists and (value := header.numbers.get(key, 0)) >= (count := header.length(TOKENS)):
             raise FileProblem(f"is damaged: {key} in its header is {value:,}, where ids end at {count - 1:,}")
