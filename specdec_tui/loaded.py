@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING
 
 from specdec_tui.backends.pair import PairInfo, Progress, ReportProgress
 from specdec_tui.backends.threads import prepare_threads
-from specdec_tui.decoding.records import PassSeconds
+from specdec_tui.decoding.records import NOT_MEASURED, PassSeconds, PassTimes
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.strategy_parts import models_of
-from specdec_tui.warming import MOST_AHEAD, MOST_SECONDS, MOST_TRIES, lengths_measured, pass_seconds, warm_up
+from specdec_tui.warming import (
+    MOST_AHEAD,
+    MOST_SECONDS,
+    MOST_TRIES,
+    lengths_measured,
+    pass_limit,
+    pass_seconds,
+    warm_up,
+)
 
 if TYPE_CHECKING:
     from specdec_tui.backends.loading import Pair
@@ -43,7 +51,7 @@ class Loaded:
         self.pair: Pair | None = None
         self.programs: Programs | None = None
         self._warm: set[tuple[str, int, bool]] = set()
-        self._passes: dict[tuple[str, tuple[int, ...]], PassSeconds] = {}
+        self._passes: dict[tuple[str, tuple[int, ...]], PassTimes] = {}
         self._tries: dict[tuple[str, tuple[int, ...]], int] = {}
 
     def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
@@ -73,7 +81,7 @@ class Loaded:
 
     def warm_up(
         self, strategy: str, settings: Settings, cancelled: Callable[[], bool], ahead: bool = False
-    ) -> PassSeconds:
+    ) -> PassTimes:
         """What passes of the strategy's model take, once every model has seen each length that a round can have.
 
         Whatever fails here fails again in the run that needs it, and is told there.
@@ -90,17 +98,19 @@ class Loaded:
             with suppress(Exception):
                 warm_up(model, settings.gamma, settings.cache, cancelled)
             if cancelled():
-                return ()
+                return NOT_MEASURED
             self._warm.add(key)
         whose, lengths = ROWS[strategy].runs_on, lengths_measured(settings.gamma)
         if not settings.cache or whose not in models:
-            return ()
+            return NOT_MEASURED
         tries = self._tries.get((whose, lengths), 0)
-        if not tries or (ahead and tries < MOST_TRIES and not self._passes[whose, lengths]):
+        if not tries or (ahead and tries < MOST_TRIES and not self._passes[whose, lengths].seconds):
             found: PassSeconds = ()
+            limit = None
             with suppress(Exception):
                 found = pass_seconds(models[whose], lengths, cancelled, MOST_AHEAD if ahead else MOST_SECONDS)
+                limit = pass_limit(models[whose]) if found else None
             if cancelled():
-                return ()
-            self._passes[whose, lengths], self._tries[whose, lengths] = found, tries + 1
+                return NOT_MEASURED
+            self._passes[whose, lengths], self._tries[whose, lengths] = PassTimes(found, limit), tries + 1
         return self._passes[whose, lengths]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from specdec_tui.decoding.records import Lossless, LosslessStatus, Origin, PassSeconds, Record
+from specdec_tui.decoding.records import Lossless, LosslessStatus, Origin, PassTimes, Record
 from specdec_tui.run_settings import beams_of
 from specdec_tui.settings import Settings
 from specdec_tui.strategy_parts import AsRead, parts_of, unfit
@@ -51,7 +51,7 @@ def begin_run(
     *,
     store: Callable[[], NgramStore],
     programs: Programs | None,
-    warm_up: Callable[[], PassSeconds],
+    warm_up: Callable[[], PassTimes],
     at: Beginning = Beginning(),
 ) -> StrategyRun:
     """The run of a strategy over a prompt, not begun yet. One that cannot be begun ends with an error at once."""

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from specdec_tui.decoding.forecast import LEAST_PASSES, rises
-from specdec_tui.decoding.records import PassSeconds
+from specdec_tui.decoding.records import PassLimit, PassSeconds
 
 if TYPE_CHECKING:
     from specdec_tui.backends.model import CausalModel, ModelContext
@@ -77,6 +77,23 @@ def pass_seconds(
         return ()
     told = {length: median(seconds) for length, seconds in found.items()}
     return tuple(told.items()) if rises(told) else ()
+
+
+def pass_limit(model: CausalModel) -> PassLimit | None:
+    """What passes of a model on the CPU take at least on this machine, which is measured once; None of others."""
+    from specdec_tui.backends.model import Costing
+
+    if not isinstance(model, Costing):
+        return None
+    import torch
+
+    from specdec_tui.backends.machine import machine
+
+    found, cost = machine(torch.get_num_threads()), model.pass_cost
+    if found is None:
+        return None
+    rates = found.read_bytes_per_second, found.multiply_adds_per_second
+    return PassLimit(cost.weight_bytes, cost.multiply_adds, *rates, found.threads)
 
 
 def _lengths(model: CausalModel, lengths: Sequence[int]) -> list[int]:

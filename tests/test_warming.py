@@ -8,8 +8,10 @@ import pytest
 import torch
 from test_session import HashModel, never
 
-from specdec_tui.decoding.records import PassSeconds
-from specdec_tui.warming import REPEATS, lengths_measured, pass_seconds, warm_up
+from specdec_tui.backends.machine import Machine
+from specdec_tui.backends.model import PassCost
+from specdec_tui.decoding.records import PassLimit, PassSeconds
+from specdec_tui.warming import REPEATS, lengths_measured, pass_limit, pass_seconds, warm_up
 
 LENGTHS = (1, 2, 5)
 
@@ -95,3 +97,18 @@ def test_a_small_context_is_measured_as_far_as_it_goes() -> None:
 def test_the_lengths_are_those_of_every_gamma_up_to_eight_and_reach_beyond_a_larger_one() -> None:
     assert lengths_measured(1) == lengths_measured(8) == tuple(range(1, 10))
     assert all(lengths_measured(gamma)[-1] > gamma for gamma in range(33))
+
+
+class CostingModel(HashModel):
+    pass_cost = PassCost(1000, 400)
+
+
+def test_a_limit_is_what_a_model_costs_on_the_threads_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_tui.backends.machine.machine", lambda threads: Machine(5e9, 7e9, threads))
+    assert pass_limit(CostingModel(1)) == PassLimit(1000, 400, 5e9, 7e9, torch.get_num_threads())
+    assert pass_limit(HashModel(1)) is None
+
+
+def test_where_the_machine_cannot_be_measured_there_is_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specdec_tui.backends.machine.machine", lambda threads: None)
+    assert pass_limit(CostingModel(1)) is None

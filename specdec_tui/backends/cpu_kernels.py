@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
-def _builds(code: Any) -> Any:
+def builds(code: Any) -> Any:
     """An operation whose machine code is built by `code`; of no static type."""
     return intrinsic(code)
 
@@ -39,7 +39,7 @@ def most_threads() -> int:
     return int(get_num_threads())
 
 
-@_builds
+@builds
 def _widened(typing_context: Any, value: Any) -> Any:
     """A float32 as it is; 16 bits of a bfloat16 as the float32 they are the upper half of."""
 
@@ -53,7 +53,7 @@ def _widened(typing_context: Any, value: Any) -> Any:
     return types.float32(value), (same if value == types.float32 else upper_half)
 
 
-@_builds
+@builds
 def _power_of_two(typing_context: Any, exponent: Any) -> Any:
     """2^exponent as float32, for int32 exponents from -126 to 127."""
 
@@ -65,7 +65,7 @@ def _power_of_two(typing_context: Any, exponent: Any) -> Any:
     return types.float32(types.int32), code
 
 
-@_builds
+@builds
 def _prefetch(typing_context: Any, array: Any, row: Any, column: Any) -> Any:
     """Ask for the cache line that holds array[row, column]; any address is allowed."""
 

@@ -11,12 +11,10 @@ does not fit or agree stays with `TransformersModel`.
 
 from __future__ import annotations
 
-import mmap
 import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -31,7 +29,8 @@ from specdec_tui.backends.causal_lm import context_length_of
 from specdec_tui.backends.contexts import RecomputedContext
 from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.lean_reference import LeanReference
-from specdec_tui.backends.model import ModelContext
+from specdec_tui.backends.model import ModelContext, PassCost
+from specdec_tui.backends.pages import roomy
 
 GROWTH = 256
 PREFILL_CHUNK = 512
@@ -43,7 +42,6 @@ _CLASSES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM")
 _TRIED = (5, 4, 7)
 # Rotations that do not depend on the length of the text.
 _ROPE_TYPES = ("default", "linear", "llama3")
-_PAGE = 1 << 21
 _BIASED = ("q_proj", "k_proj", "v_proj")
 # The threads of numba's simplest pool must not be asked by two callers at once.
 _ONE_AT_A_TIME = threading.Lock()
@@ -113,19 +111,6 @@ def _is_bfloat16(weight: Tensor) -> bool:
     return weight.dtype is torch.bfloat16 or not bool((weight.view(torch.int32) & 0xFFFF).any())
 
 
-def _roomy(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """A new tensor, on Linux in pages of 2 MB: a pass that reads it all then waits less for addresses."""
-    if not sys.platform.startswith("linux"):
-        return torch.empty(*shape, dtype=dtype)
-    size = torch.Size(shape).numel() * dtype.itemsize
-    memory = mmap.mmap(-1, size + _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # a kernel without such pages
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    raw = torch.frombuffer(memory, dtype=torch.uint8)
-    begin = -raw.data_ptr() % _PAGE
-    return raw[begin : begin + size].view(dtype).view(*shape)
-
-
 def _array(weight: Tensor) -> np.ndarray[Any, Any]:
     """The same memory as numba takes it: float32, or the bits of bfloat16 as uint16."""
     return weight.view(torch.int16).numpy().view(np.uint16) if weight.dtype is torch.bfloat16 else weight.numpy()
@@ -159,7 +144,7 @@ class LeanModel:
             for index, layer in enumerate(layers):
                 modules = [layer.get_submodule(name) for name in names]
                 rows = torch.cat([getattr(module, part).detach() for module in modules]).to(dtype)
-                whole = _roomy((len(layers), *rows.shape), dtype) if whole is None else whole
+                whole = roomy((len(layers), *rows.shape), dtype) if whole is None else whole
                 whole[index] = rows
             assert whole is not None
             return whole
@@ -178,7 +163,7 @@ class LeanModel:
                 for name in names:
                     layer.get_submodule(name).to("meta")
         head = model.get_output_embeddings().weight.detach()
-        self.head = _roomy(head.shape, held).copy_(head)
+        self.head = roomy(head.shape, held).copy_(head)
         tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
         self.embedding = self.head if tied else model.get_input_embeddings().weight.detach()
         self._own_layers = LeanReference(inner, groups, self.matrices, self.qkv_bias)
@@ -213,6 +198,12 @@ class LeanModel:
         held = [*self.matrices, self.head, self.norms, self.last_norm, self.qkv_bias]
         held += [] if self.embedding is self.head else [self.embedding]
         return sum(tensor.numel() * tensor.element_size() for tensor in held)
+
+    @property
+    def pass_cost(self) -> PassCost:
+        """See `model.Costing`: of an embedding of its own a pass reads a row for each token."""
+        apart = 0 if self.embedding is self.head else self.embedding.numel() * self.embedding.element_size()
+        return PassCost(self.memory_bytes - apart, sum(matrix.numel() for matrix in [*self.matrices, self.head]))
 
     @property
     def vocab_size(self) -> int:

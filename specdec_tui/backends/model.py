@@ -109,6 +109,24 @@ class LoadedDrafter:
     other: OtherTokenizer | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PassCost:
+    """`weight_bytes`, each read once in a pass over however many tokens; `multiply_adds` of one token."""
+
+    weight_bytes: int
+    multiply_adds: int
+
+
+@runtime_checkable
+class Costing(Protocol):
+    """A model on the CPU, computing in float32, that says what bounds its passes."""
+
+    @property
+    def pass_cost(self) -> PassCost:
+        """With the output matrix, of which a pass that verifies reads and multiplies all rows."""
+        ...
+
+
 @runtime_checkable
 class ReadingApart(Protocol):
     """A model that reads the prompt in one place and writes in another, each with a length of its own.

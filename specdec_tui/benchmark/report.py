@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,8 +10,9 @@ from specdec_tui.backends.pair import PairInfo, known
 from specdec_tui.benchmark.run import Result
 from specdec_tui.benchmark.statistics import Spread, Summary
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED
-from specdec_tui.decoding.figures import RECOMPUTES
+from specdec_tui.decoding.figures import OF_THE_DRAFTER, RECOMPUTES, RunFigures
 from specdec_tui.decoding.latency import CALL_FIGURES, Latency, call_figures
+from specdec_tui.decoding.passes import as_table, in_words, knee, limit_in_words
 from specdec_tui.decoding.records import LosslessStatus
 from specdec_tui.decoding.reliability import DOUBTS
 from specdec_tui.decoding.standing import MEANINGS, OF_SPEEDUPS, interval_text
@@ -49,11 +50,24 @@ def as_json(
             "notes": list(info.notes),
         },
         "settings": asdict(settings) | run,
+        "passes": {
+            whose: {"weights": weight_forms(info)[whose], **as_table(one.passes, one.pass_limit)}
+            for whose, one in _measured_passes(results).items()
+        },
         "results": [_result(result, _drafter(result.strategy, info, settings)) for result in results],
         "summary": [
             _summary(summary) | {"drafter": _drafter(summary.strategy, info, settings)} for summary in summaries
         ],
     }
+
+
+def _measured_passes(results: Sequence[Result]) -> dict[str, RunFigures]:
+    """By model, `target` or `drafter`, a run that tells what passes of it take: all runs tell the same."""
+    found: dict[str, RunFigures] = {}
+    for result in results:
+        if result.figures.passes:
+            found.setdefault("drafter" if result.strategy in OF_THE_DRAFTER else "target", result.figures)
+    return found
 
 
 def _summary(summary: Summary) -> dict[str, Any]:
@@ -159,13 +173,21 @@ CAPTION = (
 )
 
 
-def note_lines(results: Sequence[Result], summaries: Sequence[Summary]) -> list[str]:
-    """What a reader of the table must know, a sentence a line."""
+def weight_forms(info: PairInfo) -> dict[str, str]:
+    """By model, `target` or `drafter`, the form of its weights; empty where there is no choice."""
+    return {"target": info.target.weights, "drafter": "" if info.drafter is None else info.drafter.weights}
+
+
+def note_lines(
+    results: Sequence[Result], summaries: Sequence[Summary], forms: Mapping[str, str] | None = None
+) -> list[str]:
+    """What a reader of the table must know, a sentence a line. `forms`: of `weight_forms`."""
     return [
         *_clock_lines(summaries),
         *_mark_lines(results, summaries),
         *_pace_lines(summaries),
         *_latency_lines(summaries),
+        *_pass_lines(results, forms or {}),
         *_different_lines(results),
         *_notice_lines(results),
     ]
@@ -225,6 +247,24 @@ def _latency_lines(summaries: Sequence[Summary]) -> list[str]:
         for summary in summaries
         if summary.break_even_latency_seconds is not None and summary.wire_seconds is not None
     ]
+
+
+def _pass_lines(results: Sequence[Result], forms: Mapping[str, str]) -> list[str]:
+    """What passes of several tokens cost against one, where the knee is, and what they are bounded by."""
+    lines = []
+    for whose, figures in _measured_passes(results).items():
+        plain = dict(figures.passes)[1]
+        costs = ", ".join(f"{tokens}: {seconds / plain:.2f}" for tokens, seconds in figures.passes if tokens > 1)
+        bend = knee(figures.passes)
+        told = f"no knee up to {figures.passes[-1][0]}" if bend is None else f"knee {bend}"
+        against = f"passes over n tokens against one of {plain * 1e3:.2f} ms: {costs}"
+        alone = f"one token alone: {plain * 1e3:.2f} ms"
+        form = f" ({forms[whose]} weights)" if forms.get(whose) else ""
+        lines.append(f"v(n) of {whose}{form}, {against if costs else alone}; {told}")
+        lines.append(f"{whose}: {in_words(figures.passes, figures.pass_limit, figures.gamma)[0]}")
+        if figures.pass_limit is not None:
+            lines.append(f"{whose}: {limit_in_words(figures.pass_limit)}")
+    return lines
 
 
 def _different_lines(results: Sequence[Result]) -> list[str]:

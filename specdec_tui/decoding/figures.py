@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from specdec_tui.decoding.course import LEAST_SECONDS, RunCourse
 from specdec_tui.decoding.records import (
+    PassLimit,
     PassSeconds,
     PrefillDone,
     Record,
@@ -52,6 +53,7 @@ class RunFigures:
         self._accepted_lengths: list[int] = []
         self._captured = self._recomputes = False
         self._passes: PassSeconds = ()
+        self._pass_limit: PassLimit | None = None
         self._round_tokens = 0
         self._owed = 0  # tokens that the prefill of a search chose and a round tells
         self._untold_rounds = 0
@@ -67,7 +69,8 @@ class RunFigures:
             case PrefillDone(token=token, seconds=seconds, capture_seconds=capturing):
                 self._prefill_seconds, self._capture_seconds = seconds, capturing
                 self._captured = record.captured or capturing > 0
-                self._recomputes, self._passes, self._by_calls = record.recomputes, record.passes, record.by_calls
+                self._recomputes, self._by_calls = record.recomputes, record.by_calls
+                self._passes, self._pass_limit = record.passes, record.pass_limit
                 self._prefill_tokens = 0 if token is None else 1
                 self._owed = 1 if token is None and record.beams else 0
             case RunEnded(unplaced=unplaced):
@@ -184,6 +187,11 @@ class RunFigures:
     def passes(self) -> PassSeconds:
         """What passes of its model took before the clock of the first run, where they were measured."""
         return self._passes
+
+    @property
+    def pass_limit(self) -> PassLimit | None:
+        """What such passes take at least, where it is known."""
+        return self._pass_limit
 
     @property
     def prefill_tokens(self) -> int:
@@ -311,6 +319,11 @@ class RunFigures:
     def drafts_per_round(self) -> float | None:
         """Mean drafts per round; rounds for which the drafter had nothing count as 0."""
         return _ratio(self._drafted, self.rounds) if self.drafts_are_told else None
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether its rounds were played as programs."""
+        return self._captured
 
     @property
     def pads(self) -> bool:

@@ -329,20 +329,18 @@ class _Clock:
         return self._gamma if self._basis.pads else drafts
 
 
-def along(points: Mapping[int, float], place: int) -> float:
+def along(points: Mapping[int, float], place: float) -> float:
     """The value at a place: on the straight line between its neighbours, beyond the last on that through all of them.
 
     Never falling beyond the last: no pass gets cheaper by being wider.
     """
-    if place in points:
-        return points[place]
     places = sorted(points)
     first, last = places[0], places[-1]
     if place > last:
         slope = max(0.0, (points[last] - points[first]) / (last - first)) if last > first else 0.0
         return points[last] + slope * (place - last)
-    below = max((p for p in places if p < place), default=first)
-    above = min(p for p in places if p > place)
+    below = max((p for p in places if p <= place), default=first)
+    above = min(p for p in places if p >= place)
     if below == above:
         return points[above]
     return points[below] + (points[above] - points[below]) * (place - below) / (above - below)

@@ -18,7 +18,7 @@ from specdec_tui.decoding.controls import NO_CONTROLS, Controls
 from specdec_tui.decoding.device_run import DeviceRun, Programs
 from specdec_tui.decoding.drafters import Drafter
 from specdec_tui.decoding.ending import Completes, Ending, nowhere
-from specdec_tui.decoding.records import EndReason, Origin, PassSeconds, Record, RunEnded, RunStarted
+from specdec_tui.decoding.records import EndReason, Origin, PassTimes, Record, RunEnded, RunStarted
 from specdec_tui.decoding.remote_run import RemoteRun
 from specdec_tui.decoding.rules import rule_for
 from specdec_tui.decoding.run import Run, nothing
@@ -46,7 +46,7 @@ def decode(
     insight: bool = False,
     cancelled: Callable[[], bool] = lambda: False,
     programs: Programs | None = None,
-    warm_up: Callable[[], PassSeconds] = nothing,
+    warm_up: Callable[[], PassTimes] = nothing,
     calls: Calls = AT_ONCE,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Record]:

@@ -154,6 +154,32 @@ PassSeconds = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class PassLimit:
+    """What no pass of a model on a machine can be below: its weights are read once, and multiplied with each token.
+
+    `weight_bytes` of them; `multiply_adds` of one token, float32; the most that `threads` threads of the machine do
+    of either in a second, as it was measured. `passes` says what follows.
+    """
+
+    weight_bytes: int
+    multiply_adds: int
+    bytes_per_second: float
+    multiply_adds_per_second: float
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class PassTimes:
+    """What passes of a model take, and what they would at least; nothing of either where it was not measured."""
+
+    seconds: PassSeconds = ()
+    limit: PassLimit | None = None
+
+
+NOT_MEASURED = PassTimes()
+
+
+@dataclass(frozen=True, slots=True)
 class PrefillDone:
     """Prompt processed by target and drafter, first token drawn (None when there was no room for it).
 
@@ -162,7 +188,8 @@ class PrefillDone:
     `captured`: rounds are played as programs, whose passes are over γ+1 tokens however few drafts there
     are. `recomputes`: every pass of the target computes the whole text again. `beams`: of a search, whose first
     token a later round settles. `passes`: what passes of the run's model took, measured once for all runs before their
-    clocks ran; none where they were not, or are not the passes of its rounds. `by_calls`: the target is on a server,
+    clocks ran; none where they were not, or are not the passes of its rounds. `pass_limit`: what these would be at
+    least, where it is known. `by_calls`: the target is on a server,
     and each of its passes a call: `calls` that the prefill took, and `wire_seconds` of `seconds` on the way.
     """
 
@@ -176,6 +203,7 @@ class PrefillDone:
     by_calls: bool = False
     wire_seconds: float = 0.0
     calls: int = 0
+    pass_limit: PassLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,13 @@ from specdec_tui.decoding.ending import Ending
 from specdec_tui.decoding.insight import insights, with_residual
 from specdec_tui.decoding.prompt import Stopped, read_prompt
 from specdec_tui.decoding.records import (
+    NOT_MEASURED,
     STOP_STRING,
     DraftsProposed,
     EndReason,
     Insight,
     Notice,
-    PassSeconds,
+    PassTimes,
     PrefillDone,
     Record,
     RoundVerified,
@@ -40,9 +41,9 @@ TOKEN_BY_TOKEN = (
 )
 
 
-def nothing() -> PassSeconds:
+def nothing() -> PassTimes:
     """For a model that need not be warmed up."""
-    return ()
+    return NOT_MEASURED
 
 
 def kept_length(base: int, accepted: int) -> int:
@@ -68,9 +69,9 @@ class Run:
     ids: list[int] = field(default_factory=list)
     prompt_length: int = 0
     context: ModelContext | None = None
-    passes: PassSeconds = ()
+    passes: PassTimes = NOT_MEASURED
     told: str = ""
-    warm_up: Callable[[], PassSeconds] = nothing
+    warm_up: Callable[[], PassTimes] = nothing
     cancelled: Callable[[], bool] = lambda: False
     given: tuple[int, ...] = ()
     """New tokens that the text has from the start; `max_new_tokens` counts them."""
@@ -168,7 +169,9 @@ class Run:
         seconds = self.clock() - begin
         seen = insights(scores, (), greedy=self.sampler.is_greedy)[0] if self.insight else None
         token = self._emitted(first, Status.SAMPLED, position, float(scores[0][first]), seen)
-        return PrefillDone(token, seconds, recomputes=self.context.recomputes, passes=self.passes)
+        told = self.passes
+        recomputes = self.context.recomputes
+        return PrefillDone(token, seconds, recomputes=recomputes, passes=told.seconds, pass_limit=told.limit)
 
     def _setup(self, capacity: int, use_cache: bool) -> DraftSetup:
         ends, controls = self.ending.ids, self.controls

@@ -27,6 +27,7 @@ from specdec_tui.decoding.records import (
     LosslessStatus,
     Notice,
     Origin,
+    PassLimit,
     PrefillDone,
     Record,
     RoundVerified,
@@ -56,6 +57,7 @@ from specdec_tui.traces.values import BadField, shown
 # What a file can hold has the bounds of what the app can make: beyond them is damage, and would break what shows it.
 _SLACK = 0.001  # what rounding may add to a probability, or take from an entropy
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Some = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 Drafts = Annotated[int, msgspec.Meta(ge=0, le=MOST_DRAFTS)]
 Length = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)]
 Position = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS + MOST_DRAFTS)]
@@ -64,6 +66,7 @@ Score = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 Nats = Annotated[float, msgspec.Meta(ge=-_SLACK, le=1000)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)] | None  # null where what was measured is no number: read as 0
 PassTime = tuple[Annotated[int, msgspec.Meta(ge=1, le=MOST_TOKENS)], Annotated[float, msgspec.Meta(ge=0, le=1e6)]]
+Rate = Annotated[float, msgspec.Meta(gt=0, le=1e18)]
 Passes = Annotated[tuple[PassTime, ...], msgspec.Meta(max_length=MOST_LENGTHS)]
 Top = Annotated[tuple[tuple[Count, Chance], ...], msgspec.Meta(max_length=MOST_ALTERNATIVES)]
 Name = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
@@ -192,6 +195,17 @@ class _Capturing(_StepLine, tag="capturing"):
         return Capturing()
 
 
+class _PassLimit(msgspec.Struct, gc=False):
+    weight_bytes: Some
+    multiply_adds: Some
+    bytes_per_second: Rate
+    multiply_adds_per_second: Rate
+    threads: Some
+
+    def limit(self) -> PassLimit:
+        return PassLimit(*msgspec.structs.astuple(self))
+
+
 class _Prefill(_TokensLine, tag="prefill_done", kw_only=True):
     token: _Token | None = None
     seconds: Seconds
@@ -203,6 +217,7 @@ class _Prefill(_TokensLine, tag="prefill_done", kw_only=True):
     by_calls: bool = False
     wire_seconds: Seconds = 0.0
     calls: Count = 0
+    pass_limit: _PassLimit | None = None
 
     def record(self) -> PrefillDone:
         seconds = self.seconds or 0.0, self.capture_seconds or 0.0
@@ -216,6 +231,7 @@ class _Prefill(_TokensLine, tag="prefill_done", kw_only=True):
             self.by_calls,
             self.wire_seconds or 0.0,
             self.calls,
+            None if self.pass_limit is None else self.pass_limit.limit(),
         )
 
 

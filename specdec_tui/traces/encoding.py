@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, assert_never
 
 from specdec_tui.decoding.records import (
@@ -73,6 +74,8 @@ def _encode_step(step: Step) -> dict[str, Any]:
             table |= encode_beams(record.beams) | encode_calls(record)
             if record.passes:
                 table["passes"] = record.passes
+            if record.pass_limit is not None:
+                table["pass_limit"] = asdict(record.pass_limit)
         case DraftsProposed():
             table |= {"round": record.round, "drafts": [encode_token(token) for token in record.drafts]}
             if record.kept:

@@ -11,6 +11,7 @@ from typing import Any
 
 from specdec_tui.backends.pair import known
 from specdec_tui.decoding.costs import without_disturbed
+from specdec_tui.decoding.passes import as_table
 from specdec_tui.decoding.records import (
     Notice,
     PrefillDone,
@@ -174,7 +175,8 @@ def _passed(step: Step) -> dict[str, Any]:
     match record:
         case PrefillDone(seconds=seconds, capture_seconds=capturing):
             clock = {"seconds": seconds, "capture_seconds": capturing, **encode_calls(record)}
-            return {**clock, "tokens": tokens, **beams}
+            passes = as_table(record.passes, record.pass_limit) if record.passes else {}
+            return {**clock, "tokens": tokens, **beams, **passes}
         case RoundVerified():
             return {
                 "round": record.round,

@@ -23,6 +23,7 @@ from specdec_tui.decoding.lookup import LookupDrafter
 from specdec_tui.decoding.loop import decode
 from specdec_tui.decoding.ngram import NgramDrafter, NgramStore
 from specdec_tui.decoding.records import (
+    NOT_MEASURED,
     Capturing,
     EndReason,
     Notice,
@@ -217,7 +218,12 @@ def test_only_a_run_step_by_step_is_warmed_up_and_before_its_clock_runs(target: 
     for programs, cache, times in ((Programs(), True, 0), (Programs(), False, 1), (None, True, 1)):
         seen.clear()
         for record in decode(
-            target, PROMPT, programs=programs, use_cache=cache, warm_up=lambda: seen.append("warm"), **settings
+            target,
+            PROMPT,
+            programs=programs,
+            use_cache=cache,
+            warm_up=lambda: seen.append("warm") or NOT_MEASURED,
+            **settings,
         ):
             seen.append(type(record))
         assert seen.count("warm") == times
@@ -271,7 +277,9 @@ def test_out_of_memory_is_told_forgotten_and_keeps_nothing(wrapped: bool, target
     programs = Programs(capture)
     alive: list[bool] = []
     settings: dict[str, Any] = {"strategy": "t", "sampler": GREEDY, "max_new_tokens": 6, "programs": programs}
-    first = list(decode(target, PROMPT, warm_up=lambda: alive.append(held[0]() is not None), **settings))
+    first = list(
+        decode(target, PROMPT, warm_up=lambda: alive.append(held[0]() is not None) or NOT_MEASURED, **settings)
+    )
     assert alive == [False], "the plain run must have the memory"
     assert [r.message for r in first if isinstance(r, Notice)] == ["step by step, not captured: out of memory"]
     assert first[-1] == RunEnded(EndReason.LENGTH)

@@ -8,6 +8,7 @@ from tiny_transformers import tiny_model
 
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.lean_model import GROWTH, PREFILL_CHUNK, LeanModel, agrees, fits
+from specdec_tui.backends.model import PassCost
 
 KINDS = ["llama", "qwen2"]
 
@@ -192,3 +193,14 @@ def test_half_precision_and_mixed_dtypes_are_left_to_transformers() -> None:
     mixed = tiny_model("llama")
     mixed.model.layers[1].to(torch.bfloat16)
     assert not fits(mixed)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_pass_reads_all_weights_but_an_embedding_of_its_own_and_multiplies_with_all_matrices(tied: bool) -> None:
+    model, plain = lean("llama", tie_word_embeddings=tied)
+    matrices = [w.numel() for name, w in plain.model.named_parameters() if w.dim() > 1 and "embed" not in name]
+    if tied:
+        matrices.append(320 * 32)  # the embedding is the output matrix
+    norms = (2 * 3 + 1) * 32
+    assert model.pass_cost == PassCost(4 * (sum(matrices) + norms), sum(matrices))
+    assert model.memory_bytes == model.pass_cost.weight_bytes + (0 if tied else 4 * 320 * 32)

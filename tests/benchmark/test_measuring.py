@@ -11,7 +11,7 @@ from measured_engine import INFO, ScriptedEngine
 
 from specdec_tui.backends.pair import LoadError, PairInfo, ReportProgress
 from specdec_tui.benchmark.command import bench
-from specdec_tui.benchmark.report import as_json, as_sheet, note_lines
+from specdec_tui.benchmark.report import as_json, as_sheet, note_lines, weight_forms
 from specdec_tui.benchmark.run import BenchmarkError, Result, measure
 from specdec_tui.benchmark.statistics import Verdict, summarize
 from specdec_tui.benchmark.suites import Prompt, builtin_suite, read_suite
@@ -23,6 +23,7 @@ from specdec_tui.decoding.records import (
     Finished,
     Lossless,
     LosslessStatus,
+    PassLimit,
     PrefillDone,
     RoundVerified,
     RunEnded,
@@ -36,6 +37,7 @@ from specdec_tui.doors.output import Sheet
 from specdec_tui.settings import ModelChoice, SettingError, Settings
 
 DEMO = ModelChoice()
+TOLD = ((1, 0.010), (2, 0.011), (5, 0.020))
 TWO = Settings(strategies=("target", "speculative"))
 
 
@@ -96,7 +98,7 @@ def test_a_summary_holds_the_defined_figures() -> None:
 def test_the_json_contract_has_every_field() -> None:
     results = measure(ScriptedEngine(), [Prompt(("a",), "kind")], TWO, repeat=1, warmup=0)
     report = json.loads(json.dumps(as_json(results, summarize(results), INFO, TWO, {"python": "3"}, {"repeat": 1})))
-    assert set(report) == {"schema", "environment", "models", "settings", "results", "summary"}
+    assert set(report) == {"schema", "environment", "models", "settings", "passes", "results", "summary"}
     assert report["schema"] == 1
     assert set(report["models"]) >= {"target", "drafter"}
     needed = (
@@ -112,6 +114,50 @@ def test_the_json_contract_has_every_field() -> None:
     assert {"acceptance_rate", "tokens_per_target_call", "cost_ratio", "verify_ratio", "predicted_speedup"} <= set(
         summary
     )
+
+
+def test_what_passes_cost_is_told_once_for_each_model() -> None:
+    limit = PassLimit(10_000_000, 1_000_000, 1e9, 1e9, 2)
+    results = []
+    for strategy, passes in (("target", TOLD), ("speculative", TOLD), ("drafter", TOLD[:1])):
+        figures = RunFigures()
+        figures.add(RunStarted(strategy, 3, 4, 9))
+        figures.add(PrefillDone(Token(1, Status.SAMPLED, 0), 0.1, passes=passes, pass_limit=limit))
+        results.append(Result(strategy, 0, 0, "", 0, figures))
+    report = json.loads(json.dumps(as_json(results, [], INFO, TWO, {}, {})))
+    assert set(report["passes"]) == {"target", "drafter"}
+    assert report["passes"]["target"] == {
+        "weights": "",
+        "pass_seconds": [[1, 0.01], [2, 0.011], [5, 0.02]],
+        "pass_limit_seconds": [[1, 0.01], [2, 0.01], [5, 0.01]],
+        "knee": 2,
+        "pass_limit": {
+            "weight_bytes": 10_000_000,
+            "multiply_adds": 1_000_000,
+            "bytes_per_second": 1e9,
+            "multiply_adds_per_second": 1e9,
+            "threads": 2,
+        },
+    }
+    told = note_lines(results, [])
+    assert told[:2] == [
+        "v(n) of target, passes over n tokens against one of 10.00 ms: 2: 1.10, 5: 2.00; knee 2",
+        "target: 5 tokens cost 2.00× one, 2.00× the limit: the memory binds, up to 10 tokens",
+    ]
+    assert told[2].startswith("target: limit: 10.0 MB read at 1.0 GB/s, 10.00 ms, or ")
+    assert told[3] == "v(n) of drafter, one token alone: 10.00 ms; no knee up to 1"
+    assert as_json([], [], INFO, TWO, {}, {})["passes"] == {}
+
+
+def test_the_form_of_the_weights_stands_beside_what_passes_cost() -> None:
+    figures = RunFigures()
+    figures.add(RunStarted("target", 3, 4, 9))
+    figures.add(PrefillDone(Token(1, Status.SAMPLED, 0), 0.1, passes=TOLD))
+    results = [Result("target", 0, 0, "", 0, figures)]
+    packed = replace(INFO, target=replace(INFO.target, weights="packed"))
+    assert as_json(results, [], packed, TWO, {}, {})["passes"]["target"]["weights"] == "packed"
+    assert note_lines(results, [], weight_forms(packed))[0].startswith("v(n) of target (packed weights), passes over ")
+    assert note_lines(results, [])[0].startswith("v(n) of target, passes over ")
 
 
 def test_what_runs_had_to_say_is_in_the_json_and_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:

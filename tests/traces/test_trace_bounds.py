@@ -60,6 +60,14 @@ def test_bounds_are_those_of_the_settings(name: str, most: int) -> None:
         (changed(PREFILL, passes=[[0, 0.1]]), "line 5: field 'passes[0][0]' must be a whole number"),
         (changed(PREFILL, passes=[[1, -0.1]]), "line 5: field 'passes[0][1]' must be a number"),
         (
+            changed(PREFILL, pass_limit=LINES[PREFILL]["pass_limit"] | {"bytes_per_second": 0.0}),
+            "line 5: field 'pass_limit.bytes_per_second' must be a number",
+        ),
+        (
+            changed(PREFILL, pass_limit=LINES[PREFILL]["pass_limit"] | {"multiply_adds": 0}),
+            "line 5: field 'pass_limit.multiply_adds' must be a whole number from 1 on",
+        ),
+        (
             changed(VERIFIED, drafts=[draft()] * 20_000, texts=["x"] * 20_001),
             "line 7: field 'drafts' must be a list of at most 32 entries",
         ),

@@ -17,6 +17,8 @@ from specdec_tui.decoding.records import (
     DraftsProposed,
     EndReason,
     Insight,
+    PassLimit,
+    PassSeconds,
     PrefillDone,
     RoundVerified,
     RunEnded,
@@ -82,6 +84,12 @@ def words_of(text: str) -> list[str]:
     return pieces
 
 
+PASSES: PassSeconds = tuple(enumerate((0.050, 0.0505, 0.052, 0.055, 0.059, 0.064, 0.07, 0.077, 0.085), 1))
+"""Of passes over one to nine tokens of the models of these runs."""
+PASS_LIMIT = PassLimit(1_500_000_000, 600_000_000, 3.0e10, 1.0e11, 2)
+"""50 ms to read the weights, 6 ms to multiply a token with them: they cross between 8 and 9 tokens."""
+
+
 def run_steps(
     strategy: str,
     pieces: Sequence[str],
@@ -94,12 +102,15 @@ def run_steps(
     end: RunEnded | None = LENGTH_REACHED,
     max_new_tokens: int | None = None,
     prompt_tokens: int = 23,
+    passes: PassSeconds = (),
+    pass_limit: PassLimit | None = None,
 ) -> list[Step]:
     """The whole stream of a run that emits exactly `pieces`, one a token."""
     chance = random.Random(seed)
     budget = len(pieces) if max_new_tokens is None else max_new_tokens
     steps = [Step(strategy, RunStarted(strategy, prompt_tokens, gamma, budget), (), "prompt")]
-    steps.append(Step(strategy, PrefillDone(Token(0, Status.SAMPLED, 0), 0.21), (pieces[0],)))
+    prefill = PrefillDone(Token(0, Status.SAMPLED, 0), 0.21, passes=passes, pass_limit=pass_limit)
+    steps.append(Step(strategy, prefill, (pieces[0],)))
     at, index = 1, 0
 
     def token(status: Status, position: int) -> Token:

@@ -20,6 +20,7 @@ from specdec_tui.tui.figures.chart_lines import (
     rate_text,
     recent_name,
 )
+from specdec_tui.tui.figures.pass_chart import compact_passes, full_passes
 from specdec_tui.tui.figures.scale import Scale
 from specdec_tui.tui.figures.words import sparkline, speed_text
 
@@ -33,7 +34,7 @@ def applicable(figures: RunFigures) -> tuple[Chart, ...]:
     """The charts that a run has anything for, most important first."""
     if not figures.rounds:
         return ()
-    return tuple(Chart) if figures.drafted else (Chart.SPEED, Chart.LATENCY)
+    return tuple(Chart) if figures.drafted else (Chart.SPEED, Chart.LATENCY, Chart.PASSES)
 
 
 def full_chart(
@@ -70,6 +71,8 @@ def full_chart(
             return bar_rows(titles, rows, recent, width, height, rate_text)
         case Chart.LATENCY:
             return _latency(figures, window, plain_step(baseline), width, height, scale)
+        case Chart.PASSES:
+            return full_passes(figures, width, height)
 
 
 def compact_chart(chart: Chart, figures: RunFigures, baseline: RunFigures | None, width: int, scale: Scale) -> Line:
@@ -82,6 +85,8 @@ def compact_chart(chart: Chart, figures: RunFigures, baseline: RunFigures | None
             return _series("by position", figures.conditional_acceptance, 1, width, rate_text, lambda s: verdict(s)[1])
         case Chart.LATENCY:
             return _compact_latency(figures, plain_step(baseline), width, scale)
+        case Chart.PASSES:
+            return compact_passes(figures, "pass of n".ljust(_LABEL), width)
     return []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from textual.geometry import Region
@@ -21,6 +21,7 @@ class Chart(StrEnum):
     LATENCY = "latency"  # drafting and verifying of the last rounds, beside the target's own step
     POSITIONS = "positions"  # acceptance by draft position
     LENGTHS = "lengths"  # how many drafts of a round were accepted
+    PASSES = "passes"  # what a pass over n tokens costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +34,29 @@ class Arrangement:
 
 
 # Cells by grid: two columns keep plots wide and low, which is how time is read best.
-_GRIDS = {4: (2, 4, 1), 3: (3, 1), 2: (2, 1), 1: (1,)}
+_GRIDS = {5: (2, 3, 1), 4: (2, 4, 1), 3: (3, 1), 2: (2, 1), 1: (1,)}
 
 
-def arrange(width: int, height: int, gauges: int, charts: Sequence[Chart], narrowest: int | None = None) -> Arrangement:
+def arrange(
+    width: int,
+    height: int,
+    gauges: int,
+    charts: Sequence[Chart],
+    narrowest: int | None = None,
+    pictures: int | None = None,
+) -> Arrangement:
     """As many charts in full as the room allows; the others as a row of text, as far as rows go.
 
     `charts` come most important first. The speed over time has no compact form: its gauge says the number.
-    `narrowest`: of the panes that are to have the same charts in as many rows.
+    `narrowest`: of the panes that are to have the same charts in as many rows. `pictures`: at most so many in full.
     """
     least_columns = width if narrowest is None else min(width, narrowest)
     gauges = min(gauges, max(0, height))
-    for count in range(len(charts), 0, -1):
+    for count in range(len(charts) if pictures is None else min(pictures, len(charts)), 0, -1):
         rest = _compact(charts[count:])
         # A picture first: the rows of text give way to the last one that would fit without them.
-        for compact in (rest[:left] for left in range(len(rest), -1 if count <= 2 else len(rest) - 1, -1)):
+        least = 0 if count <= 2 else max(0, len(rest) - 1)
+        for compact in (rest[:left] for left in range(len(rest), least - 1, -1)):
             room = height - gauges - len(compact)
             for columns in _GRIDS[count]:
                 rows = -(-count // columns)
@@ -59,6 +68,19 @@ def arrange(width: int, height: int, gauges: int, charts: Sequence[Chart], narro
     return Arrangement(gauges, _compact(charts)[: height - gauges], ())
 
 
+def without_blanks(places: Arrangement, charts: Sequence[Chart]) -> Arrangement:
+    """The same, with what passes cost in the first place that no other of a run's `charts` fills.
+
+    Not where it stands in full already, nor where its own row of text is all the room that there is.
+    """
+    blank = [index for index, (chart, _) in enumerate(places.cells) if chart not in charts]
+    if Chart.PASSES not in charts or any(chart is Chart.PASSES for chart, _ in places.cells) or not blank:
+        return places
+    cells = list(places.cells)
+    cells[blank[0]] = Chart.PASSES, cells[blank[0]][1]
+    return replace(places, cells=tuple(cells))
+
+
 def _compact(charts: Sequence[Chart]) -> tuple[Chart, ...]:
     return tuple(chart for chart in charts if chart is not Chart.SPEED)
 
@@ -68,7 +90,7 @@ def _cells(charts: Sequence[Chart], area: Region, columns: int, rows: int) -> tu
     cells = []
     for index, chart in enumerate(charts):
         row, column = divmod(index, columns)
-        last = column == columns - 1
+        last = column == columns - 1 or index == len(charts) - 1
         width = area.width - column * across if last else across - GAP
         height = area.height - row * down if row == rows - 1 else down
         cells.append((chart, Region(area.x + column * across, area.y + row * down, width, height)))

@@ -9,7 +9,7 @@ from textual.geometry import Offset, Region
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.tui.figures.chart_cells import applicable, compact_chart, full_chart
-from specdec_tui.tui.figures.chart_layout import Chart, arrange
+from specdec_tui.tui.figures.chart_layout import Chart, arrange, without_blanks
 from specdec_tui.tui.figures.chart_lines import Ink, gauge_lines, padded
 from specdec_tui.tui.figures.drawn import DrawnView
 from specdec_tui.tui.figures.scale import Scale, common_scale
@@ -65,14 +65,18 @@ class ChartsView(DrawnView):
         gauges = gauge_lines(figures, window, baseline, self._is_target, width, scale)
         charts = applicable(figures)
         beside = self._beside()
+        # Where nothing was measured of passes why is told in a row.
+        pictures = len(Chart) if any(view._figures.passes for view in [*beside, self]) else len(Chart) - 1
         height = self._rows = min((view.region.height for view in beside if view.region), default=height) or height
         if len(beside) > 1 and charts:
             # A chart has its place and height in all panes, in the target's too, which has fewer of them.
             narrowest = min((view.region.width for view in beside if view.region), default=width)
-            places = arrange(width, height, _MOST_GAUGES, tuple(Chart), narrowest)
+            places = without_blanks(arrange(width, height, _MOST_GAUGES, tuple(Chart), narrowest, pictures), charts)
         else:
-            places = arrange(width, height, len(gauges), charts)
-        compact = [compact_chart(c, figures, baseline, width, scale) if c in charts else [] for c in places.compact]
+            pictures = min(pictures, len(charts) - (not figures.passes))
+            places = arrange(width, height, len(gauges), charts, pictures=pictures)
+        in_text = [c for c in charts if all(c is not chart for chart, _ in places.cells)]
+        compact = [compact_chart(c, figures, baseline, width, scale) if c in in_text else [] for c in places.compact]
         lines = [*gauges, *[[]] * (places.gauges - len(gauges))][: places.gauges] + compact
         rows = [padded(line, width) for line in lines]
         rows += [[] for _ in range(height - len(rows))]

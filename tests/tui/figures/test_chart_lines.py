@@ -274,7 +274,7 @@ def test_charts_survive_every_size_and_empty_runs(chart: Chart, width: int, heig
 
 def test_only_charts_that_apply_are_drawn() -> None:
     assert applicable(RunFigures()) == ()
-    assert applicable(TARGET) == (Chart.SPEED, Chart.LATENCY)
+    assert applicable(TARGET) == (Chart.SPEED, Chart.LATENCY, Chart.PASSES)
     assert applicable(RUN) == tuple(Chart)
 
 

@@ -10,7 +10,7 @@ from panes_app import PIECES, PanesApp
 from shell import until
 from test_charts_view import braille, plotted
 from textual.pilot import Pilot
-from widget_data import run_steps
+from widget_data import PASS_LIMIT, PASSES, run_steps
 
 from specdec_tui.decoding.records import DraftsProposed, EndReason, Lossless, LosslessStatus, RunEnded
 from specdec_tui.tui.figures.scale import common_scale
@@ -25,11 +25,11 @@ def filled(app: PanesApp) -> Callable[[Pilot[None]], Awaitable[None]]:
         for pane in app.panes:
             pane.begin(len(PIECES))
             pane.view = "charts"
-        target.feed(run_steps("target", PIECES, gamma=0))
+        target.feed(run_steps("target", PIECES, gamma=0, passes=PASSES, pass_limit=PASS_LIMIT))
         for pane in app.panes:
             pane.set_baseline(target.figures)
-        speculative.feed(run_steps("speculative", PIECES))
-        slow = run_steps("ngram", PIECES, alpha=0.2, seed=3)
+        speculative.feed(run_steps("speculative", PIECES, passes=PASSES, pass_limit=PASS_LIMIT))
+        slow = run_steps("ngram", PIECES, alpha=0.2, seed=3, passes=PASSES)
         proposed = [i for i, step in enumerate(slow) if isinstance(step.record, DraftsProposed)]
         ngram.feed(slow[: proposed[-9] + 1])
         ended = RunEnded(EndReason.CANCELLED)
