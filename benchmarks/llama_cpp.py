@@ -273,7 +273,8 @@ class Measuring:
         text: list[int] = []
         for repeat in range(-1, self.work.loads):
             for name in order(self.work.sides, repeat) if repeat >= 0 else self.work.sides[1:2]:
-                say(f"load {repeat + 1} of {self.work.loads}: {name}")
+                which = f"load {repeat + 1} of {self.work.loads}" if repeat >= 0 else "a load that does not count"
+                say(f"{which}: {name}")
                 turns = Turns({name: self.start(name)})
                 try:
                     entry = self.load(turns, name, alone=True)
@@ -290,7 +291,8 @@ class Measuring:
         for tokens in self.work.texts:
             ids = turns.sides[self.work.sides[1]].ask("text", tokens=tokens)["ids"]
             for repeat in range(-1, self.work.repeat):  # the first warms up
-                say(f"text of {tokens}, turn {repeat + 1} of {self.work.repeat}")
+                which = f"turn {repeat + 1} of {self.work.repeat}" if repeat >= 0 else "warming up"
+                say(f"text of {tokens}, {which}")
                 for name in order(self.work.sides, max(0, repeat)):
                     steps = self.work.tokens if repeat >= 0 else 8
                     answer = turns.ask(name, "run", ids=ids, count=steps)

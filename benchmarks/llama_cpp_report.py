@@ -142,6 +142,11 @@ def print_report(data: dict[str, Any]) -> None:
         f"{file['name']}, {file['bytes'] / _MEGA:,.0f} MB; specdec-tui {made['specdec_tui']}, "
         f"torch {torch}, numba {numba}; {data['peer']['package']} {data['peer']['version']}"
     )
+    for name, loaded in data["loaded"].items():
+        for model in loaded.get("models", ()):
+            print(f"{name}: {model['name']}, {model['precision']}, {model['memory_bytes'] / _MEGA:,.0f} MB")
+        if "built_for" in loaded:
+            print(f"{name}: {loaded['built_for'].strip()}")
     if summary["decode"]:
         rows = [
             [

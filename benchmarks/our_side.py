@@ -48,7 +48,7 @@ class Ours:
             "load_seconds": taken,
             "memory_before": before,
             "models": [
-                {"name": m.name, "precision": m.precision, "parameters": m.parameters, "memory_bytes": m.memory_bytes}
+                {"name": m.name, "precision": m.precision, "weights": m.weights, "memory_bytes": m.memory_bytes}
                 for m in self.pair.info.models
             ],
             "way": type(self.pair.target).__name__,

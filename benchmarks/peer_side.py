@@ -68,7 +68,8 @@ class Peer:
         return {"prefill_seconds": read - begin, "decode_seconds": end - read, "ids": made}
 
     def feed(self, ids: list[int]) -> None:
-        status = lib.llama_decode(self.context, lib.llama_batch_get_one((ctypes.c_int32 * len(ids))(*ids), len(ids)))
+        held = (ctypes.c_int32 * len(ids))(*ids)  # the batch points into it
+        status = lib.llama_decode(self.context, lib.llama_batch_get_one(held, len(ids)))
         if status != 0:
             raise ValueError(f"llama_decode says {status}")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import llama_cpp
@@ -240,3 +243,76 @@ def test_a_file_of_the_demo_targets_name_is_taken_only_with_its_hash(
 
     monkeypatch.setattr(demo, "GGUF_SHA256", hashlib.sha256(b"another").hexdigest())
     assert demo_file(tmp_path / "cache") == kept
+
+
+def test_the_peers_side_reads_a_text_in_batches_and_takes_the_highest_logit(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = StandIn()
+    monkeypatch.setitem(sys.modules, "llama_cpp", library)
+    monkeypatch.delitem(sys.modules, "peer_side", raising=False)
+    peer = importlib.import_module("peer_side").Peer()
+    del sys.modules["peer_side"]
+    loaded = peer.load("a.gguf", threads=2, context=256)
+    assert (loaded["version"], loaded["built_for"], loaded["batch"]) == ("9", "AVX2 = 1", [4, 4])
+    for _ in range(2):  # the second text begins anew
+        library.fed.clear()
+        answer = peer.run([5, 6, 7, 8, 9, 2], 3)
+        assert library.fed == [[5, 6, 7, 8], [9, 2], [3], [4], [5]]
+        assert answer["ids"] == [3, 4, 5, 6]
+    assert (library.asked.n_ctx, library.asked.n_threads, library.asked.n_threads_batch) == (256, 2, 2)
+    with pytest.raises(ValueError, match="llama_decode says 1"):
+        peer.run([1] * 300, 1)
+    with pytest.raises(ValueError, match=r"it cannot load missing\.gguf"):
+        peer.load("missing.gguf", threads=2, context=256)
+
+
+class StandIn(SimpleNamespace):
+    """The library's functions over a model of ten tokens, in which each is followed by the next."""
+
+    __version__ = "9"
+
+    def __init__(self) -> None:
+        super().__init__(fed=[], held=0, logits=(ctypes.c_float * 10)())
+        self.asked = SimpleNamespace(n_batch=4, n_ubatch=4, flash_attn_type=-1)
+
+    def llama_backend_init(self) -> None: ...
+
+    def llama_print_system_info(self) -> bytes:
+        return b"AVX2 = 1"
+
+    def llama_model_default_params(self) -> None: ...
+
+    def llama_context_default_params(self) -> SimpleNamespace:
+        return self.asked
+
+    def llama_model_load_from_file(self, path: bytes, settings: None) -> int | None:
+        return None if b"missing" in path else 1
+
+    def llama_init_from_model(self, model: int, settings: SimpleNamespace) -> int:
+        return 2
+
+    def llama_model_get_vocab(self, model: int) -> int:
+        return 3
+
+    def llama_vocab_n_tokens(self, vocab: int) -> int:
+        return 10
+
+    def llama_get_memory(self, context: int) -> int:
+        return 4
+
+    def llama_memory_clear(self, memory: int, data: bool) -> None:
+        self.held = 0
+
+    def llama_batch_get_one(self, ids: Any, count: int) -> tuple[int, int]:
+        return ctypes.addressof(ids), count
+
+    def llama_decode(self, context: int, batch: tuple[int, int]) -> int:
+        ids = list((ctypes.c_int32 * batch[1]).from_address(batch[0]))
+        self.held += len(ids)
+        if self.held > self.asked.n_ctx:
+            return 1
+        self.fed.append(ids)
+        self.logits[:] = [float(token == (ids[-1] + 1) % 10) for token in range(10)]
+        return 0
+
+    def llama_get_logits_ith(self, context: int, place: int) -> Any:
+        return ctypes.cast(self.logits, ctypes.POINTER(ctypes.c_float))
