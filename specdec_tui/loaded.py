@@ -50,9 +50,10 @@ class Loaded:
         self._programs_of = programs_of
         self.pair: Pair | None = None
         self.programs: Programs | None = None
-        self._warm: set[tuple[str, int, bool]] = set()
-        self._passes: dict[tuple[str, tuple[int, ...]], PassTimes] = {}
-        self._tries: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._warm: set[tuple[str, str, int, bool]] = set()
+        self._passes: dict[tuple[str, str, tuple[int, ...]], PassTimes] = {}
+        self._tries: dict[tuple[str, str, tuple[int, ...]], int] = {}
+        self._in_forms: dict[str, Pair] = {}
 
     def load(self, choice: ModelChoice, progress: ReportProgress) -> PairInfo:
         """Load a pair in the place of the present one. LoadError leaves that in place."""
@@ -65,6 +66,7 @@ class Loaded:
             self.programs = None  # the new pair needs their memory more than a refused load needs them
             give_back()
         before = self.pair
+        self.let_go()
         try:
             self.pair = pair = load_pair(choice, progress)
         finally:
@@ -79,20 +81,44 @@ class Loaded:
             give_back()
         return pair.info
 
+    def in_form(self, form: str) -> Pair:
+        """The pair with its target's weights in this form; as it was loaded where that has it, or for an empty one.
+
+        Kept until `let_go`, or another load. LoadError where that cannot be.
+        """
+        from specdec_tui.backends.weight_forms import form_of, pair_in_form
+
+        assert self.pair is not None
+        if form in ("", form_of(self.pair.target)):
+            return self.pair
+        if form not in self._in_forms:
+            self._in_forms[form] = pair_in_form(self.pair, form)
+        return self._in_forms[form]
+
+    def let_go(self) -> None:
+        """Nobody needs other forms of the weights than the loaded one for now: they may take much memory."""
+        if self._in_forms:
+            from specdec_tui.backends.memory import give_back
+
+            self._in_forms.clear()
+            give_back()
+
     def warm_up(
-        self, strategy: str, settings: Settings, cancelled: Callable[[], bool], ahead: bool = False
+        self, strategy: str, settings: Settings, cancelled: Callable[[], bool], ahead: bool = False, form: str = ""
     ) -> PassTimes:
         """What passes of the strategy's model take, once every model has seen each length that a round can have.
 
+        `form`: that of the target's weights, see `in_form`; what passes of another one took says nothing of it.
         Whatever fails here fails again in the run that needs it, and is told there.
         """
         from specdec_tui.backends.answering import Answering
+        from specdec_tui.backends.weight_forms import form_of
         from specdec_tui.decoding.strategies import STRATEGIES as ROWS
 
-        assert self.pair is not None
-        models = {name: model for name, model in models_of(self.pair).items() if not isinstance(model, Answering)}
+        pair = self.in_form(form)
+        models = {name: model for name, model in models_of(pair).items() if not isinstance(model, Answering)}
         for name, model in models.items():
-            key = (name, settings.gamma, settings.cache)
+            key = (name, form_of(model), settings.gamma, settings.cache)
             if key in self._warm:
                 continue
             with suppress(Exception):
@@ -103,8 +129,9 @@ class Loaded:
         whose, lengths = ROWS[strategy].runs_on, lengths_measured(settings.gamma)
         if not settings.cache or whose not in models:
             return NOT_MEASURED
-        tries = self._tries.get((whose, lengths), 0)
-        if not tries or (ahead and tries < MOST_TRIES and not self._passes[whose, lengths].seconds):
+        what = whose, form_of(models[whose]), lengths
+        tries = self._tries.get(what, 0)
+        if not tries or (ahead and tries < MOST_TRIES and not self._passes[what].seconds):
             found: PassSeconds = ()
             limit = None
             with suppress(Exception):
@@ -112,5 +139,5 @@ class Loaded:
                 limit = pass_limit(models[whose]) if found else None
             if cancelled():
                 return NOT_MEASURED
-            self._passes[whose, lengths], self._tries[whose, lengths] = PassTimes(found, limit), tries + 1
-        return self._passes[whose, lengths]
+            self._passes[what], self._tries[what] = PassTimes(found, limit), tries + 1
+        return self._passes[what]

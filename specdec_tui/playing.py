@@ -57,6 +57,7 @@ def begin_run(
     """The run of a strategy over a prompt, not begun yet. One that cannot be begun ends with an error at once."""
     from specdec_tui.backends.answering import Answering, Calls
     from specdec_tui.backends.in_time import still_at_work
+    from specdec_tui.backends.weight_forms import difference_told
     from specdec_tui.decoding.loop import decode
     from specdec_tui.decoding.strategies import STRATEGIES as ROWS
 
@@ -98,6 +99,7 @@ def begin_run(
     notices = [
         *info.notices,
         *read.notices,
+        *([told] if (told := difference_told(info.weights)) else []),
         *([_SLOWED] if still_at_work() else []),
         *([NO_SERVER] if settings.added_latency and not isinstance(pair.target, Answering) else []),
     ]

@@ -84,7 +84,7 @@ class Engine(Protocol):
         alternate as the strategies of a run do, the one with the fewest own tokens next, each on its own clock; else
         one is played after another. Each has an n-gram store of its own, which begins empty: no later run knows of it.
         The conversation stays as it is. PromptError, in one line and before any event, where a prompt cannot be read
-        again as it was.
+        again as it was, or the target cannot be held in the form of weights that is asked for.
         """
         ...
 
@@ -256,6 +256,7 @@ class LocalEngine:
         pair = self._pair
         if pair is None:
             raise LoadError("no models are loaded")
+        self.loaded.let_go()
         prompt, strategies = whole_characters(prompt), running(settings.strategies, len(pair.drafters))
         kept = self._history[:-1] if again and self._last_turn_in_history else self._history
         before = [] if aside else kept
@@ -311,29 +312,30 @@ class LocalEngine:
             raise LoadError("no models are loaded")
         try:
             read = [as_read_before(pair, one, self._read, cancelled) for one in requests]
+            pairs = [self.loaded.in_form(one.weights) for one in requests]
         except Stopped as at_work:
             raise PromptError(str(at_work)) from None
-        except ValueError as error:
+        except (ValueError, LoadError) as error:
             raise PromptError(str(error)) from error
         runs = [
             begin_run(
-                pair,
+                formed,
                 one.strategy,
                 own,
                 one.settings,
                 cancelled,
                 store=partial(new_store_of, one.settings),
                 programs=self._programs if one.settings.cache else None,
-                warm_up=partial(self.loaded.warm_up, one.strategy, one.settings, cancelled),
+                warm_up=partial(self.loaded.warm_up, one.strategy, one.settings, cancelled, form=one.weights),
                 at=Beginning(one.name, one.given, one.origin),
             )
-            for one, own in zip(requests, read, strict=True)
+            for one, own, formed in zip(requests, read, pairs, strict=True)
         ]
         together = any(one.settings.schedule == "interleaved" for one in requests)
         yield from interleaved(runs) if together else in_turn(runs)
         stopped = cancelled()
-        for one, run, own in zip(requests, runs, read, strict=True):
-            yield Checked(run.strategy, judge(pair, run, None, own.prompt.ids, one.settings, own, cancelled))
+        for one, run, own, formed in zip(requests, runs, read, pairs, strict=True):
+            yield Checked(run.strategy, judge(formed, run, None, own.prompt.ids, one.settings, own, cancelled))
         yield Finished(cancelled=stopped)
 
     def _store_for(self, settings: Settings) -> NgramStore:

@@ -25,7 +25,7 @@ class WhatIf:
     `name`: that of its steps, `speculative~1`. `settings`: all that it runs with, the changes of its `origin` among
     them; their length counts the `given` tokens. `prompt_text` and `prompt_tokens`: exactly what was read by the run
     that it is a what-if of, where that is a what-if too by the one that it began with. `given`: ids of the new tokens
-    that it goes on behind, `origin.given` of them.
+    that it goes on behind, `origin.given` of them. `weights`: the form that the target's have in it; empty: as loaded.
     """
 
     name: str
@@ -34,6 +34,7 @@ class WhatIf:
     prompt_text: str
     prompt_tokens: int
     given: tuple[int, ...] = ()
+    weights: str = ""
 
     @property
     def strategy(self) -> str:

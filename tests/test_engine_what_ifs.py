@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_session import ALL, FOUR, TinyPair, checks_of, ids_of, make_engine, never
+from test_session import ALL, FOUR, HashModel, TinyPair, checks_of, ids_of, make_engine, never
 from test_session_programs import StaticPair
 
+from specdec_tui.backends.loading import Pair
 from specdec_tui.backends.pair import LoadError, PromptError
+from specdec_tui.backends.weight_forms import with_form
 from specdec_tui.decoding import run as round_by_round
 from specdec_tui.decoding.device_run import Programs
 from specdec_tui.decoding.records import (
@@ -20,7 +22,10 @@ from specdec_tui.decoding.records import (
     Event,
     Finished,
     LosslessStatus,
+    Notice,
     Origin,
+    PassSeconds,
+    PrefillDone,
     RoundVerified,
     RunEnded,
     RunStarted,
@@ -203,3 +208,100 @@ def test_a_stop_keeps_what_was_written(make_engine: Make) -> None:
     assert end_of(events, "target~1")[0].reason is EndReason.CANCELLED and ids_of(events)["target~1"]
     check = next(event for event in events if isinstance(event, Checked))
     assert check.lossless.detail == "stopped, not checked" and events[-1] == Finished(cancelled=True)
+
+
+class FormedModel(HashModel):
+    """A model over weights in forms: those of packed-int8 are another model's."""
+
+    def __init__(self, seed: int, form: str = "packed") -> None:
+        super().__init__(seed + 10 * (form == "packed-int8"))
+        self.own_seed, self.form, self.memory_bytes = seed, form, 4 if form == "expanded" else 1
+        self.forms = ("packed", "expanded", "packed-int8")
+        self.made: list[FormedModel] = []
+
+    def in_form(self, form: str) -> FormedModel:
+        self.made.append(FormedModel(self.own_seed, form))
+        return self.made[-1]
+
+
+@pytest.fixture
+def formed(make_engine: Make) -> LocalEngine:
+    engine, tiny = make_engine(TinyPair()), TinyPair()
+    target = FormedModel(1)
+    info = replace(tiny.info, target=with_form(tiny.info.target, target))
+    engine.loaded.pair = Pair(target, tiny.drafters, tiny.tokenizer, tiny.end_ids, info)  # type: ignore[arg-type]
+    return engine
+
+
+def test_a_what_if_runs_the_target_in_another_form_of_its_weights(formed: LocalEngine) -> None:
+    run = list(formed.run("hello", ALL, never))
+    pair = formed.loaded.pair
+    assert pair is not None and isinstance(pair.target, FormedModel)
+    before = len(pair.target.passes)
+    forms = ("expanded", "packed-int8")
+    requests = [
+        replace(asked(run, "speculative", ALL, 0, None, number, (("weights", form),)), weights=form)
+        for number, form in enumerate(forms, 1)
+    ]
+    events = list(formed.what_ifs(requests, never))
+    whole = ids_of(run)["target"]
+    assert ids_of(events)["speculative~1"] == whole, "the same numbers"
+    assert ids_of(events)["speculative~2"] != whole
+    assert set(checks_of(events).values()) == {LosslessStatus.IDENTICAL}, "each against its own"
+    assert len(pair.target.passes) == before, "the loaded form has taken no part"
+    assert [model.form for model in pair.target.made] == list(forms)
+    notices = {e.strategy: e.record.message for e in events if isinstance(e, Step) and isinstance(e.record, Notice)}
+    assert list(notices) == ["speculative~2"] and "may differ" in notices["speculative~2"]
+    list(formed.what_ifs(requests[:1], never))
+    assert len(pair.target.made) == 2, "kept while what-ifs are played"
+    later = list(formed.run("hello", replace(ALL, chat=False), never))
+    list(formed.what_ifs([replace(asked(later, "speculative", ALL, 0), weights="expanded")], never))
+    assert len(pair.target.made) == 3, "the next run lets go of it"
+
+
+def test_behind_a_part_of_a_text_the_other_form_goes_on(formed: LocalEngine) -> None:
+    run = list(formed.run("hello", ALL, never))
+    one = replace(asked(run, "target", ALL, 5, None, 1, (("weights", "expanded"),)), weights="expanded")
+    assert ids_of(list(formed.what_ifs([one], never)))["target~1"] == ids_of(run)["target"][5:]
+    as_loaded = replace(one, weights="packed")
+    pair = formed.loaded.pair
+    assert pair is not None and isinstance(pair.target, FormedModel)
+    made = len(pair.target.made)
+    list(formed.what_ifs([as_loaded], never))
+    assert len(pair.target.made) == made
+
+
+def test_passes_are_measured_for_each_form_of_the_weights(formed: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = {"packed": 0.001, "expanded": 0.010}
+
+    def measured(model: FormedModel, lengths: Sequence[int], *_: object) -> PassSeconds:
+        return tuple((length, costs[model.form] * length) for length in lengths)
+
+    monkeypatch.setattr("specdec_tui.loaded.pass_seconds", measured)
+
+    def told(events: Sequence[Event], name: str) -> PassSeconds:
+        return next(
+            e.record.passes
+            for e in events
+            if isinstance(e, Step) and e.strategy == name and isinstance(e.record, PrefillDone)
+        )
+
+    run = list(formed.run("hello", ALL, never))
+    one = replace(asked(run, "speculative", ALL, 0, None, 1, (("weights", "expanded"),)), weights="expanded")
+    events = list(formed.what_ifs([one, replace(one, name="speculative~2", weights="")], never))
+    assert dict(told(run, "speculative"))[1] == 0.001 == dict(told(events, "speculative~2"))[1]
+    assert dict(told(events, "speculative~1"))[1] == 0.010
+
+
+def test_a_form_that_cannot_be_is_one_line(
+    make_engine: Make, formed: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = list(formed.run("hello", ALL, never))
+    one = replace(asked(run, "speculative", ALL, 0), weights="expanded")
+    monkeypatch.setattr("specdec_tui.backends.memory.available_bytes", lambda device: 3)
+    with pytest.raises(PromptError, match=r"tiny: expanded its weights take .* are free: load the pair with weights"):
+        list(formed.what_ifs([one], never))
+    plain = make_engine(TinyPair())
+    run = list(plain.run("hello", ALL, never))
+    with pytest.raises(PromptError, match="weights packed is for the fast CPU pass"):
+        list(plain.what_ifs([replace(one, weights="packed")], never))

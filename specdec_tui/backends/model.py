@@ -251,6 +251,11 @@ class WeightForms(Protocol):
         """All that it can be held in, this one among them."""
         ...
 
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of its weights in this form."""
+        ...
+
     def in_form(self, form: str) -> Self:
         """The same model over another form of the same weights, kept while both are used.
 

@@ -15,6 +15,7 @@ from specdec_tui.backends.presets import ModelSpec
 
 if TYPE_CHECKING:
     from specdec_tui.backends.description import ModelDescription
+    from specdec_tui.backends.loading import Pair
 
 INT8 = "packed-int8"
 _OF_GGUF = ("packed", INT8)
@@ -71,3 +72,30 @@ def with_form(info: ModelInfo, model: object) -> ModelInfo:
     if not isinstance(model, WeightForms):
         return info
     return replace(info, weights=model.form, weight_forms=tuple(model.forms))
+
+
+def pair_in_form(pair: Pair, form: str) -> Pair:
+    """A pair whose target has another form of its weights, the rest as it is; itself where it has that.
+
+    LoadError where the target cannot be held so, or both forms of it do not fit into memory together.
+    """
+    told = pair.info.target
+    if form == "expanded" != form_of(pair.target):
+        _check_room(told)
+    if (target := in_form(told.name, pair.target, form)) is pair.target:
+        return pair
+    assert isinstance(target, WeightForms)
+    now = replace(with_form(told, target), memory_bytes=target.memory_bytes, held_dtype="")
+    return replace(pair, target=target, info=replace(pair.info, target=now))
+
+
+def _check_room(model: ModelInfo) -> None:
+    """LoadError where a model's weights as float32, beside what is loaded, do not fit into memory."""
+    from specdec_tui.backends.memory import available_bytes, gigabytes
+
+    wanted, free = 4 * model.parameters, available_bytes("cpu")
+    if wanted > free:
+        raise LoadError(
+            f"{model.name}: expanded its weights take {gigabytes(wanted)} more, and {gigabytes(free)} are free: "
+            "load the pair with weights expanded to run it in that form alone."
+        )

@@ -16,7 +16,7 @@ from typing import Any
 from specdec_tui.decoding.course import LEAST_SECONDS
 from specdec_tui.decoding.figures import DRAFT_NOTHING, RunFigures, speedup
 from specdec_tui.decoding.reliability import reliability
-from specdec_tui.decoding.stretch import in_common
+from specdec_tui.decoding.stretch import Stretch, in_common
 
 NAMES = ("cost_ratio", "verify_ratio", "predicted_speedup", "remainder")
 """Of the figures in JSON."""
@@ -61,6 +61,28 @@ def costs(run: RunFigures, baseline: RunFigures | None) -> Costs:
     if told is not None and told.is_disturbed:
         return Costs(missing=CLOCK_DISTURBED)
     return measured_costs(run, baseline)
+
+
+def costs_by_itself(run: RunFigures) -> Costs:
+    """c, v and the speedup to expect of a run that is compared with no other, as a what-if is: by its own passes alone.
+
+    A plain step is told by what passes of its model took before the clock: `verify_ratio` is that of a pass over γ+1
+    tokens to one over a single token, and the plain step the run's own full round over it. None where such passes were
+    not measured, or no round is full. Takes bounded work however long the run.
+    """
+    passes = dict(run.passes)
+    own = Stretch(run.course, 0, run.course.rounds)
+    plain, wide, full = passes.get(1), passes.get(run.gamma + 1), own.target_seconds(run.gamma)
+    if not (plain and wide and full and run.drafted) or run.pads or run.recomputes or run.by_calls:
+        return Costs()
+    if own.times_vary:
+        return Costs(missing=TIMES_VARY)
+    step, drafting, counts = full * plain / wide, own.draft_step_seconds, own.draft_counts
+    tokens = tokens_of_rounds(own.conditional_acceptance, counts, own.own_tokens_per_round)
+    seconds = seconds_of_rounds(counts, lambda n: own.drafting_seconds(n) + (own.target_seconds(n) or 0.0))
+    seconds = max(seconds, step, LEAST_SECONDS)
+    ratio = None if drafting is None else drafting / step
+    return Costs(ratio, wide / plain, tokens * step / seconds, None, tokens, seconds / step)
 
 
 def without_disturbed(figures: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from specdec_tui.decoding.records import (
     CHILD,
@@ -16,10 +16,13 @@ from specdec_tui.decoding.records import (
     strategy_of,
     tokens_of,
 )
-from specdec_tui.settings import FIELDS, SettingError, Settings, parse_value, quoted
+from specdec_tui.settings import SettingError, Settings, parse_value, quoted
 from specdec_tui.traces.bounds import MOST_STRATEGIES
 from specdec_tui.traces.format import Trace
 from specdec_tui.traces.summary import summarise
+
+WEIGHTS = "weights"
+"""The one change of a what-if that is no setting of a run but one of its models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,19 @@ def line_of(trace: Trace, name: str) -> Line:
 def settings_of(trace: Trace, changes: Iterable[tuple[str, str]]) -> Settings:
     """What a what-if with these changes runs with. SettingError where one is not known or not valid here."""
     changes = tuple(changes)
+    known = {field.name for field in fields(Settings)} | {WEIGHTS}
     for name, _ in changes:
-        if name not in FIELDS:
+        if name not in known:
             raise SettingError(f"it was made with {quoted(name)}, a setting that this version does not know")
     values = {name: parse_value(name, value) for name, value in changes}
+    values.pop(WEIGHTS, None)
     return replace(trace.header.run_settings(), **values)
+
+
+def weights_of(trace: Trace, changes: Iterable[tuple[str, str]]) -> str:
+    """The form that the target's weights have in a what-if with these changes; empty where that is not told."""
+    made = trace.header.pair()
+    return dict(changes).get(WEIGHTS, "" if made is None else made.target.weights)
 
 
 def next_name(trace: Trace, parent: str) -> str:

@@ -16,6 +16,7 @@ from specdec_tui.decoding.costs import (
     TIMES_VARY,
     Costs,
     costs,
+    costs_by_itself,
     expected_tokens_per_round,
     measured_costs,
     predicted_speedup,
@@ -180,3 +181,22 @@ def test_nobody_else_computes_costs() -> None:
         named |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
         named |= {a.name for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names}
         assert path.name == "costs.py" or "measured_costs" not in named, f"{path.name} takes what may be disturbed"
+
+
+def test_a_run_by_itself_is_held_against_the_passes_of_its_own_model_alone() -> None:
+    passes = ((1, 0.010), (2, 0.011), (4, 0.015))
+    rounds = [round_of(n, "aru", (0.012, 0.018, 0.0)) for n in range(9)]  # a machine slower by a fifth than beforehand
+    run = figures_of(*rounds)
+    assert costs_by_itself(run) == Costs(), "no such passes were measured"
+    run.add(PrefillDone(Token(1, Status.SAMPLED, 0), 0.5, passes=passes))
+    found = costs_by_itself(run)
+    assert found.verify_ratio == pytest.approx(1.5) and found.cost_ratio == pytest.approx(0.004 / 0.012)
+    # A round makes 2 tokens in 30 ms, a plain step of that time takes 12.
+    assert found.predicted_speedup == pytest.approx(2 * 0.012 / 0.030) and found.remainder is None
+    assert found.steps == pytest.approx(2.5)
+    short = figures_of(*(round_of(n, "ar", (0.008, 0.018, 0.0)) for n in range(9)))
+    short.add(PrefillDone(Token(1, Status.SAMPLED, 0), 0.5, passes=passes))
+    assert costs_by_itself(short) == Costs(), "no round was full"
+    varying = figures_of(*(round_of(n, "aru", (0.012, 0.018 * (1 + n % 2), 0.0)) for n in range(16)))
+    varying.add(PrefillDone(Token(1, Status.SAMPLED, 0), 0.5, passes=passes))
+    assert costs_by_itself(varying) == Costs(missing=TIMES_VARY)

@@ -8,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from recorded import child_events, comparison, full_events, trace_of
+from recorded import PAIR, child_events, comparison, full_events, trace_of
 
 from specdec_tui.decoding.records import Finished, Origin
+from specdec_tui.settings import SettingError, Settings
 from specdec_tui.traces.bounds import MOST_STRATEGIES
-from specdec_tui.traces.children import line_of, next_name, origins, settings_of, with_children
+from specdec_tui.traces.children import line_of, next_name, origins, settings_of, weights_of, with_children
 from specdec_tui.traces.export import as_csv, as_json
 from specdec_tui.traces.files import lines_that_read_back, read_trace, write_trace
-from specdec_tui.traces.format import Trace, event_lines, header_line, parse_lines
+from specdec_tui.traces.format import Trace, event_lines, header_line, new_header, parse_lines, trace_lines
 from specdec_tui.traces.report import as_html
 
 OWN = (5, 7, 9, 7)
@@ -41,6 +42,23 @@ def test_a_line_goes_back_to_the_prompt_through_every_what_if_of_it() -> None:
     assert next_name(trace, "speculative~1") == "speculative~3"
     with pytest.raises(KeyError):
         line_of(trace, "target")
+
+
+def test_a_what_if_may_change_the_form_of_the_weights_and_no_other_choice_of_models() -> None:
+    trace = parent()
+    target = replace(PAIR.target, weights="packed", weight_forms=("packed", "expanded"))
+    trace = replace(
+        trace, header=new_header("p", trace.events, pair=replace(PAIR, target=target), settings=Settings(gamma=3))
+    )
+    changes = (("seed", "5"), ("weights", "expanded"))
+    assert weights_of(trace, ()) == "packed" and weights_of(trace, changes) == "expanded"
+    assert settings_of(trace, changes) == replace(settings_of(trace, ()), seed=5)
+    whole = with_children(trace, child_events(Origin("speculative", 2, 8, changes)))
+    assert origins(parse_lines(trace_lines(whole)))["speculative~1"].changes == changes
+    with pytest.raises(SettingError, match="'target', a setting that this version does not know"):
+        settings_of(trace, (("target", "another"),))
+    with pytest.raises(SettingError, match="weights: 'thin' is not valid"):
+        settings_of(trace, (("weights", "thin"),))
 
 
 def test_a_trace_with_what_ifs_is_read_as_it_was_written_and_claims_no_speedup_for_them(tmp_path: Path) -> None:

@@ -40,6 +40,15 @@ PATTERNS = {"drafter": (0,), "speculative": (2, 4, 1, 3, 0, 4), "ngram": (0, 1, 
 STEP_SECONDS = {"target": 0.050, "drafter": 0.008, "speculative": 0.093, "ngram": 0.062, "lookup": 0.062}
 
 
+FORMS = ("packed", "expanded", "packed-int8")
+
+
+def formed(form: str = "packed") -> PairInfo:
+    """The same pair, with a target whose weights can be held in several forms."""
+    pair = info()
+    return replace(pair, target=replace(pair.target, weights=form, weight_forms=FORMS))
+
+
 def info(name: str = "scripted-target", *drafters: str) -> PairInfo:
     """A small pair; without `drafters` it has one of its own."""
 

@@ -142,6 +142,9 @@ class Actions(KeysInOrder, inherit_bindings=False):
     def action_branch(self) -> None:
         self.what_ifs.ask()
 
+    def action_what_if(self, words: str = "") -> None:
+        self.what_ifs.ask_whole(words)
+
     def action_copy(self) -> None:
         self.texts.copy()
 

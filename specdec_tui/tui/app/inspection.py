@@ -11,6 +11,7 @@ from textual.widget import Widget
 
 from specdec_tui.doors.characters import visible
 from specdec_tui.settings import Settings
+from specdec_tui.traces.children import WEIGHTS
 from specdec_tui.tui.commands.footer import Entry
 from specdec_tui.tui.figures.words import PaneState
 from specdec_tui.tui.inspector.difference import Parting, Side, parting
@@ -161,13 +162,19 @@ class Inspection:
             pane.inspect(place)
 
     def _to_compare_with(self, pane: StrategyPane) -> StrategyPane | None:
-        """The target's pane, else the next one with text in the same tokenizer's ids."""
+        """The target's pane, else the next one with text in the same tokenizer's ids.
+
+        Of a what-if over another form of the weights its run's: what the form alone changes.
+        """
         shown = list(self._screen.shown_panes)
         at = shown.index(pane) if pane in shown else -1
         others = [*shown[at + 1 :], *shown[: max(at, 0)]]
         others = [other for other in others if other.run_log.last() is not None]
         others = [other for other in others if not other.run_log.own_tokens and not pane.run_log.own_tokens]
-        return next((other for other in others if other.strategy == "target"), next(iter(others), None))
+        origin = pane.run_log.origin
+        first = origin.parent if origin is not None and WEIGHTS in dict(origin.changes) else "target"
+        wanted = (other for name in (first, "target") for other in others if other.strategy == name)
+        return next(wanted, next(iter(others), None))
 
     def settle(self) -> None:
         """The focus has moved: the panel covers no prompt that is written."""

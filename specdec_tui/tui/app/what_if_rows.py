@@ -6,7 +6,7 @@ Pure functions from what was typed to rows, without a screen.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specdec_tui.decoding.records import EMITTED, Status, Token
 from specdec_tui.settings import FIELDS, ModelChoice, Settings, unused_by
@@ -20,6 +20,7 @@ DECIDING = (
     "gamma",
     "temperature",
     "rule",
+    "weights",
     "processor",
     "top_k",
     "top_p",
@@ -103,29 +104,53 @@ def _fate(token: Token) -> str:
     return _FATES.get(token.status, "as written" if token.status in EMITTED else "")
 
 
-def what_if_rows(found: Sequence[Candidate], settings: Settings) -> Callable[[str], list[Row]]:
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The form that the target's weights have in a run, and all that they can be held in; `why` there are no others."""
+
+    now: str = ""
+    all: tuple[str, ...] = ()
+    why: str = "this target's weights have one form: others take a GGUF file on a CPU"
+
+
+def what_if_rows(found: Sequence[Candidate], settings: Settings, forms: Forms = Forms()) -> Callable[[str], list[Row]]:
     """Maps what was typed to rows: tokens that hold it, and settings as the palette has them."""
 
     def rows(text: str) -> list[Row]:
         typed = text.strip()
         own = [Row(one.text, one.told, Take(one.id)) for one in found if not typed or typed in one.text]
         if not typed:
-            return own + [row for row in _settings("", settings) if isinstance(row.does, Ask)]
-        meant = _settings(text, settings)
+            return own + [row for row in _settings("", settings, forms) if isinstance(row.does, Ask)]
+        meant = _settings(text, settings, forms)
         begun = any(not isinstance(row.does, Ask) for row in meant[:1])
         return meant + own if begun else own + meant
 
     return rows
 
 
-def _settings(text: str, settings: Settings) -> list[Row]:
+def _settings(text: str, settings: Settings, forms: Forms) -> list[Row]:
     """Of the palette's rows those of settings that a text follows from, in its order; unasked in ours."""
-    listed = [row for row in rows_for(text, settings, ModelChoice()) if _decides(row)]
+    listed = [row for row in rows_for(text, settings, ModelChoice(weights=forms.now or "auto")) if _decides(row)]
+    listed = _that_can_be(listed, forms)
     if text:
         return listed
     heads = {_head(name): at for at, name in enumerate(DECIDING)}
     idle = {_head(name) for name in _idle(settings)}
     return sorted((row for row in listed if row.text not in idle), key=lambda row: heads.get(row.text, len(heads)))
+
+
+def _that_can_be(rows: Sequence[Row], forms: Forms) -> list[Row]:
+    """Without forms of weights that the target cannot have; where nothing is left of them, with a row that says so."""
+    found: list[Row] = []
+    refused: list[Row] = []
+    for row in rows:
+        asked = row.does.values.get("weights") if isinstance(row.does, Change) else None
+        if asked is not None and asked not in forms.all:
+            why = forms.why if not forms.all else f"this target can be held in {' or '.join(forms.all)}"
+            refused.append(replace(row, help=why, does=Refuse(f"weights {asked}: {why}")))
+        elif len(forms.all) > 1 or row.does != Ask("weights "):
+            found.append(row)
+    return found or refused[:1]
 
 
 def _head(name: str) -> str:

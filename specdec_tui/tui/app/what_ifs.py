@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from textual.notifications import SeverityLevel
 
 from specdec_tui.backends.pair import ModelInfo, PairInfo
+from specdec_tui.decoding.figures import OF_THE_DRAFTER
 from specdec_tui.decoding.records import (
     Checked,
     EndReason,
@@ -22,21 +23,23 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.doors.characters import visible
 from specdec_tui.setting_kinds import format_value
-from specdec_tui.settings import SettingError, Settings, flag_of, implied_processor
-from specdec_tui.traces.children import Line, line_of, next_name, settings_of
+from specdec_tui.settings import SettingError, Settings, flag_of, implied_processor, quoted
+from specdec_tui.traces.children import WEIGHTS, Line, line_of, next_name, settings_of, weights_of
 from specdec_tui.traces.format import Trace
 from specdec_tui.tui.app.joining import Home, is_same_run
 from specdec_tui.tui.app.notices import Holds, always
 from specdec_tui.tui.app.runs import Play
-from specdec_tui.tui.app.what_if_rows import candidates, what_if_rows
+from specdec_tui.tui.app.what_if_rows import Candidate, Forms, candidates, what_if_rows
 from specdec_tui.tui.commands.dialog import Answer, Dialog
 from specdec_tui.tui.commands.palette import Palette
-from specdec_tui.tui.commands.palette_rows import Change, Row, Take
+from specdec_tui.tui.commands.palette_rows import Change, Refuse, Row, Take
 from specdec_tui.tui.commands.table import key
 from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.what_ifs import WhatIf
 
 _PLACEHOLDER = "another token, or a setting and its value: gamma 8"
+_PLACEHOLDER_WHOLE = "a setting and its value: weights expanded"
+_NEVER_JUDGED = "This draft was never judged: the text went on otherwise before it. ✗ is where"
 _OF_DRAWS = frozenset(("top_k", "top_p", "min_p", "typical_p"))
 _OF_A_MODEL = ("name", "dtype", "quantization", "parameters")
 
@@ -89,6 +92,16 @@ class WhatIfScreen(Protocol):
         """Something here is not as it was."""
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The run that a what-if goes on from, the trace that it belongs to, and what it was made with."""
+
+    home: Home
+    line: Line
+    settings: Settings
+    forms: Forms
+
+
 class WhatIfs:
     """One at a time."""
 
@@ -99,58 +112,94 @@ class WhatIfs:
 
     def ask(self) -> None:
         """What is to be other at the token that is inspected, and then play it."""
-        pane, trace = self._screen.current_pane, self._screen.shown_trace
-        if (refusal := self._refusal(pane, trace)) or trace is None or pane.cursor is None:
-            self._screen.say(refusal, "warning")
+        pane = self._screen.current_pane
+        if why := self._screen.why_no_what_if:
+            self._screen.say(why, "warning")
+        elif not pane.inspecting or pane.cursor is None or not pane.run_log.holds(pane.cursor):
+            begins = f"A what-if goes on from one token: {key('inspect')} inspects one, then {key('branch')}"
+            self._screen.say(begins, "warning")
+        elif (start := self._start(pane)) is not None:
+            token = pane.run_log.token(pane.cursor)
+            if token.status is Status.UNVERIFIED:
+                self._screen.say(_NEVER_JUDGED, "warning")
+            else:
+                self._ask(start, token.position, candidates(pane.run_log, pane.cursor), _PLACEHOLDER)
+
+    def ask_whole(self, words: str = "") -> None:
+        """The whole text of the current pane anew with another setting: that in these words, else a chosen one."""
+        if why := self._screen.why_no_what_if:
+            self._screen.say(why, "warning")
+        elif (start := self._start(self._screen.current_pane)) is None:
             return
-        token = pane.run_log.token(pane.cursor)
+        elif not words:
+            self._ask(start, 0, (), _PLACEHOLDER_WHOLE)
+        else:
+            row = next(iter(what_if_rows((), start.settings, start.forms)(words)), None)
+            match None if row is None else row.does:
+                case Change(values=values):
+                    self._begin(start, 0, None, values)
+                case Refuse(message=message):
+                    self._screen.say(message, "warning")
+                case _:
+                    self._screen.say(f"{quoted(words)} is no setting that a text follows from", "warning")
+
+    def _ask(self, start: Start, position: int, found: Sequence[Candidate], placeholder: str) -> None:
+        def chosen(row: Row) -> None:
+            match row.does:
+                case Take(token=other):
+                    self._begin(start, position, other, {})
+                case Change(values=values):
+                    self._begin(start, position, None, values)
+
+        rows = what_if_rows(found, start.settings, start.forms)
+        self._screen.ask(Palette(rows, placeholder=placeholder), chosen)
+
+    def _start(self, pane: StrategyPane) -> Start | None:
+        """The run of a pane as what a what-if goes on from; None where none can, which is said."""
+        trace, pair = self._screen.shown_trace, self._screen.pair
+        if (refusal := self._refusal(pane, trace)) or trace is None:
+            self._screen.say(refusal, "warning")
+            return None
         line, home = line_of(trace, pane.strategy), self._screen.home()
         try:
             settings = settings_of(trace, line.changes)
         except SettingError as error:
             self._screen.say(f"{visible(line.name)} cannot be gone on from: {error}", "error")
-            return
-        rows = what_if_rows(candidates(pane.run_log, pane.cursor), settings)
-
-        def chosen(row: Row) -> None:
-            match row.does:
-                case Take(token=other):
-                    self._begin(home, line, token.position, other, {})
-                case Change(values=values):
-                    self._begin(home, line, token.position, None, values)
-
-        self._screen.ask(Palette(rows, placeholder=_PLACEHOLDER), chosen)
+            return None
+        forms = Forms(weights_of(trace, line.changes), () if pair is None else pair.target.weight_forms)
+        if pane.figures.strategy in OF_THE_DRAFTER:
+            forms = replace(
+                forms, all=(), why="it is that of the target's weights, and this run is of the drafter alone"
+            )
+        return Start(home, line, settings, forms)
 
     def _refusal(self, pane: StrategyPane, trace: Trace | None) -> str:
-        """Why no what-if can begin at the cursor; empty where one can."""
-        if why := self._screen.why_no_what_if:
-            return why
-        if not pane.inspecting or pane.cursor is None or not pane.run_log.holds(pane.cursor):
-            return f"A what-if goes on from one token: {key('inspect')} inspects one, then {key('branch')}"
+        """Why no what-if can be of the run of a pane; empty where one can."""
         if trace is None or pane.strategy not in trace.strategies:
             return "There is no finished run to go on from here"
         if pane.figures.served:
             return "A server wrote this text: no model here goes on with it exactly"
         if pane.figures.searches:
             return "A search writes no token after another: there is no place to go on from"
-        if pane.run_log.token(pane.cursor).status is Status.UNVERIFIED:
-            return "This draft was never judged: the text went on otherwise before it. ✗ is where"
         if (made := trace.header.pair()) is not None and not _same(made, self._screen.pair):
             loads = f"{key('models')} loads that pair, for no other goes on exactly"
             return f"The run was made with {visible(made.name)}: {loads}"
         return ""
 
-    def _begin(self, home: Home, line: Line, position: int, token: int | None, values: Mapping[str, Any]) -> None:
+    def _begin(self, start: Start, position: int, token: int | None, values: Mapping[str, Any]) -> None:
         """Play it with these settings other than those of its parent."""
+        home, line, parent = start.home, start.line, start.settings
         trace = home.trace
         name = next_name(trace, line.name)
-        parent = settings_of(trace, line.changes)
-        asked, values = values, {**values, **implied_processor(values, parent.processor)}
+        form = values.get(WEIGHTS, start.forms.now)
+        asked, values = values, {field: value for field, value in values.items() if field != WEIGHTS}
+        values |= implied_processor(values, parent.processor)
         settings = replace(parent, **values)
         given = line.ids[:position] + (() if token is None else (token,))
         known = trace.header.run_settings()
-        changed = {field: getattr(settings, field) for field in (*dict(line.changes), *values)}
+        changed = {field: getattr(settings, field) for field in (*dict(line.changes), *values) if field != WEIGHTS}
         changes = tuple((field, format_value(new)) for field, new in changed.items() if new != getattr(known, field))
+        changes += ((WEIGHTS, form),) if form != weights_of(trace, ()) else ()
         try:
             settings = settings_of(trace, changes)
         except SettingError as error:
@@ -160,14 +209,14 @@ class WhatIfs:
             self._screen.say(idle, "warning")
         elif not name:
             self._screen.say("This trace holds as many what-ifs as one can", "warning")
-        elif token is None and settings == parent:
+        elif token is None and settings == parent and form == start.forms.now:
             self._screen.say("That is what the run was made with: choose another value")
         elif len(given) >= settings.max_new_tokens:
             left = f"length {settings.max_new_tokens} leaves no token behind this one: a greater length does"
             self._screen.say(left, "warning")
         else:
             origin = Origin(line.name, position, token, changes)
-            request = WhatIf(name, origin, settings, line.prompt_text, line.prompt_tokens, given)
+            request = WhatIf(name, origin, settings, line.prompt_text, line.prompt_tokens, given, form)
             self._events, self._at_work = [], (name, home)
             if not self._screen.play(request, Play(self._went_on, self._ended)):
                 self._at_work = None
@@ -222,7 +271,10 @@ def _draws_nothing(asked: Mapping[str, Any], settings: Settings) -> str:
 
 
 def _same(made: PairInfo, loaded: PairInfo | None) -> bool:
-    """Whether two pairs are of the same models in the same precision; on which device is all the same."""
+    """Whether two pairs are of the same models in the same precision; on which device is all the same.
+
+    So is the form of weights: a what-if runs in that of its run, whatever is loaded.
+    """
     if loaded is None:
         return False
 

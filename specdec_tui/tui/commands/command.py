@@ -6,7 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from specdec_tui.doors.reading import refuse_other_kinds
-from specdec_tui.settings import SettingError, parse_path, quoted, reason_of
+from specdec_tui.settings import (
+    SettingError,
+    name_of,
+    parse_path,
+    parse_processor,
+    parse_value,
+    quoted,
+    reason_of,
+)
 from specdec_tui.tui.commands.paths import status_in_time
 
 VIEWS = ("text", "rounds", "tree", "charts", "time")
@@ -97,6 +105,18 @@ def check_trace(text: str) -> None:
     except OSError as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else reason_of(error)
         raise SettingError(f"open trace: {quoted(text)}: {reason}: give a file") from None
+
+
+def check_what_if(text: str) -> None:
+    """SettingError where this is no setting with a value."""
+    word, _, value = text.partition(" ")
+    name = name_of(word)
+    if name == "processor":
+        parse_processor(value)
+    elif value:
+        parse_value(name, value.strip())
+    else:
+        raise SettingError(f"what if: {quoted(text)} is not valid: give a setting and its value")
 
 
 _KEY_NAMES = {

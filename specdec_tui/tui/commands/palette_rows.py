@@ -318,10 +318,10 @@ def _command_arguments(query: str) -> list[Row]:
     """A command that takes an argument, with the one typed behind its name, or with what could be."""
     found: list[Row] = []
     for command in COMMANDS:
-        typed = query.lstrip()
-        if not command.argument or not typed.lower().startswith(command.name + " "):
+        typed, name = query.lstrip(), command.name
+        if not command.argument or not typed.lower().startswith((f"{name} ", f"{name}:")):
             continue
-        argument = typed[len(command.name) :].strip()
+        argument = typed[len(name) + 1 :].strip()
         begun = [value for value in command.values if value.startswith(argument.lower())]
         if argument and argument.lower() not in command.values:
             own = _checked(command, argument)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from textual.binding import Binding
 
 from specdec_tui.glossary import FATES, FIGURES
-from specdec_tui.settings import STRATEGIES, parse_speed
+from specdec_tui.settings import STRATEGIES, WEIGHT_FORMS, parse_speed
 from specdec_tui.several_drafters import key_of, shown
 from specdec_tui.tui.commands.command import (
     ANYWHERE,
@@ -25,6 +25,7 @@ from specdec_tui.tui.commands.command import (
     check_export,
     check_trace,
     check_view,
+    check_what_if,
     key_names,
 )
 from specdec_tui.tui.commands.examples import EXAMPLES
@@ -240,6 +241,15 @@ COMMANDS: tuple[Command, ...] = (
         values=("1", "0.05", "0.1", "0.25", "0.5", "2", "4", "8", "16"),
         check=parse_speed,
         also="speed replay lanes pause step seek",
+    ),
+    Command(
+        "what if",
+        "the current pane's text anew with another setting, in a pane beside it",
+        "what_if",
+        argument="a setting and its value: weights expanded",
+        values=tuple(f"weights {form}" for form in WEIGHT_FORMS),
+        check=check_what_if,
+        also="whatif counterfactual branch fork packed unpacked",
     ),
     Command("slower race", "half the speed of the race", "race_speed(-1)", "comma"),
     Command("faster race", "twice the speed of the race", "race_speed(1)", "full_stop"),

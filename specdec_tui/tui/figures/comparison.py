@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from specdec_tui.decoding.costs import Costs, costs
+from specdec_tui.decoding.costs import Costs, costs, costs_by_itself
 from specdec_tui.decoding.figures import OTHER_TEXTS, RunFigures
 from specdec_tui.decoding.records import Lossless
 from specdec_tui.decoding.standing import Standing, Verdict, standing
@@ -158,7 +158,9 @@ def _may_be(found: Standing) -> float:
 
 
 def _costs(strategy: str, figures: RunFigures, baseline: RunFigures | None) -> Costs:
-    return Costs() if strategy == "target" or figures.is_what_if else costs(figures, baseline)
+    if strategy == "target":
+        return Costs()
+    return costs_by_itself(figures) if figures.is_what_if else costs(figures, baseline)
 
 
 def table_lines(

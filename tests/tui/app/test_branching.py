@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scripted_engine import ScriptedEngine, info
+from scripted_engine import ScriptedEngine, formed, info
 from shell import ask, make_app, ready, toasts, until
 from textual.pilot import Pilot
 
@@ -392,3 +392,69 @@ def test_of_many_what_ifs_those_that_stay_and_what_they_go_back_to_have_panes() 
     others = [begins(f"speculative~{n}", "speculative") for n in range(3, 9)]
     last = begins("speculative~9", "speculative~2")
     assert passing([*chain, *others, last]) == {f"speculative~{n}" for n in range(3, 7)}
+
+
+async def test_two_panes_show_both_forms_of_the_weights_by_one_command() -> None:
+    engine = ScriptedEngine(pair=formed())
+    app = make_app(engine, strategies=TWO)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await finished(pilot)
+        assert "float32 (packed)" in str(app.header.render())
+        app.grid.go_to("speculative")
+        await pilot.pause()
+        await pilot.press("escape", "ctrl+p")
+        await until(pilot, lambda: isinstance(app.screen, Palette))
+        await pilot.press(*[{":": "colon"}.get(key, key) for key in typed("what if: weights expanded")], "enter")
+        await until(pilot, lambda: "speculative~1" in app.grid.panes and app.header.state == "ready")
+        request = engine.asked[-1]
+        assert request.origin == Origin("speculative", 0, None, (("weights", "expanded"),))
+        assert request.weights == "expanded" and not request.given
+        child = app.grid.panes["speculative~1"]
+        assert " what-if of speculative at 1: weights expanded" in str(child.border_title)
+        assert child.plain_text == app.grid.panes["speculative"].plain_text
+        app.inspection.go_to_difference(child)
+        assert "speculative~1 and speculative are equal" in toasts(app)[-1]
+        # Of that one with another γ: in its form; and back in the form of the run.
+        await at(pilot, "speculative~1", 4)
+        await branched(pilot, *typed("gamma 2"), "enter")
+        assert engine.asked[-1].weights == "expanded"
+        assert engine.asked[-1].origin.changes == (("gamma", "2"), ("weights", "expanded"))
+        await at(pilot, "speculative~2", 6)
+        await branched(pilot, *typed("weights packed"), "enter")
+        assert engine.asked[-1].weights == "packed" and engine.asked[-1].origin.changes == (("gamma", "2"),)
+        assert engine.asked[-1].given[4:6] == (1004, 1005)
+        app.inspection.close()
+        count = len(engine.asked)
+        for words, said in (
+            ("weights packed", "That is what the run was made with"),
+            ("theme specdec-light", "'theme specdec-light' is no setting that a text follows from"),
+            ("gamma 40", "gamma: '40' is not valid"),
+        ):
+            app.grid.go_to("speculative")
+            await pilot.pause()
+            app.action_what_if(words)
+            await until(pilot, lambda said=said: any(said in toast for toast in toasts(app)), said)
+        assert len(engine.asked) == count
+        await until(pilot, lambda: len(origins(read_trace(app.recordings.store.entries()[0].path))) == 3, "kept")
+        kept = read_trace(app.recordings.store.entries()[0].path)
+        assert origins(kept)["speculative~1"].changes == (("weights", "expanded"),)
+        assert kept.header.models["target"]["weights"] == "packed"
+
+
+async def test_a_run_of_another_form_than_the_loaded_one_is_gone_on_with_in_its_own() -> None:
+    engine = ScriptedEngine(pair=formed("packed-int8"))
+    app = make_app(engine, strategies=("target", "drafter"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await finished(pilot)
+        app.runs.pair = formed("expanded")
+        app.grid.go_to("target")
+        await pilot.pause()
+        app.action_what_if("gamma 2")
+        await until(pilot, lambda: len(engine.asked) == 1 and app.header.state == "ready")
+        assert engine.asked[-1].weights == "packed-int8"
+        app.grid.go_to("drafter")
+        await pilot.pause()
+        app.action_what_if("weights packed")
+        await until(pilot, lambda: any("this run is of the drafter alone" in toast for toast in toasts(app)))
+        app.action_what_if()
+        await until(pilot, lambda: isinstance(app.screen, Palette), "a dialog of settings")

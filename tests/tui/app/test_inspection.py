@@ -185,6 +185,19 @@ def test_the_first_difference_is_to_the_targets_pane_and_else_to_the_next_with_t
         one.close_inspector()
 
 
+def test_a_what_if_over_another_form_of_the_weights_is_compared_with_its_run() -> None:
+    target, parent, child = Pane("target", 9), with_another_token(Pane("lookup", 9), 5, 88), Pane("lookup~1", 9)
+    for changes, told in (((("weights", "expanded"),), "lookup~1 lookup 5 88"), ((("gamma", "1"),), "equal")):
+        child.run_log.origin = Origin("lookup", 0, None, changes)
+        screen = Screen(target, parent, child)
+        inspection = Inspection(screen)
+        child.inspect()
+        inspection.go_to_difference(child)  # type: ignore[arg-type]
+        inspection.pointed(child)  # type: ignore[arg-type]
+        assert told in [*screen.panels[0].shown, *screen.said][-1]
+        child.close_inspector()
+
+
 def test_equal_texts_are_said_to_be_so_and_the_cursor_stays() -> None:
     one, same, longer, alien = Pane("target", 9), Pane("lookup", 9), Pane("ngram", 12), Pane("drafter", 9)
     alien.run_log.own_tokens = True

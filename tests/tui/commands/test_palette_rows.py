@@ -227,6 +227,25 @@ def test_commands_take_an_argument_behind_their_name() -> None:
     assert rows("export HTML")[0].does == Act("export('html')")
 
 
+def test_a_what_if_of_a_whole_run_is_one_command() -> None:
+    for typed in (
+        "what if: weights expanded",
+        "what if weights expanded",
+        "whatif weights expanded",
+        "What if: weights e",
+    ):
+        assert rows(typed)[0].does == Act("what_if('weights expanded')"), typed
+    assert rows("what if: gamma 8")[0].does == Act("what_if('gamma 8')")
+    assert rows("what if: processor topk 0.5 9")[0].does == Act("what_if('processor topk 0.5 9')")
+    for typed, said in (
+        ("what if: weights thin", "weights: 'thin' is not valid: give one of auto, packed, expanded, packed-int8"),
+        ("what if: colour", "unknown setting 'colour'"),
+        ("what if: gamma", "what if: 'gamma' is not valid: give a setting and its value"),
+    ):
+        does = rows(typed)[0].does
+        assert isinstance(does, Refuse) and said in does.message
+
+
 def test_a_temperature_under_greedy_tells_that_it_brings_its_processor() -> None:
     assert "multinomial" in rows("temperature 0.5")[0].help
     sampling = Settings(processor="topk")
