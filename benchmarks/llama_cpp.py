@@ -366,12 +366,11 @@ def main(arguments: Sequence[str]) -> int:
     except (Refused, LoadError, OSError, SettingError) as error:
         say(f"llama_cpp.py: {error}")
         return 2
-    measuring = Measuring(Work(file=file, choice=choice, **settled), python)
+    measuring, failed = Measuring(Work(file=file, choice=choice, **settled), python), ""
     try:
         measuring.all(options.suite_repeat)
     except SideFailed as error:
-        say(f"llama_cpp.py: {error}")
-        return 1
+        failed = str(error)
     data = {
         "schema": 1,
         "command": shlex.join(["python", "benchmarks/llama_cpp.py", *arguments]),
@@ -380,13 +379,17 @@ def main(arguments: Sequence[str]) -> int:
         "file": {"name": file.name, "bytes": file.stat().st_size},
         "threads": settled["threads"],
         "context": measuring.work.context,
+        "failed": failed,
         **measuring.data,
     }
-    data["summary"] = summarize(data, PEER)
-    print_report(data)
-    if options.json is not None:
+    if not failed:
+        data["summary"] = summarize(data, PEER)
+        print_report(data)
+    if options.json is not None:  # what was measured before a failure too
         options.json.write_text(json.dumps(data) + "\n", encoding="utf-8")
-    return 1 if data["summary"]["different"] else 0
+    if failed:
+        say(f"llama_cpp.py: {failed}")
+    return 1 if failed or data["summary"]["different"] else 0
 
 
 if __name__ == "__main__":

@@ -174,6 +174,23 @@ def test_a_text_that_is_not_the_targets_is_found(tmp_path: Path, fake: Callable[
     assert found["different"][0] == "ours, γ 2, prompt 1, turn 1"
 
 
+def test_what_was_measured_before_a_side_failed_is_kept_and_the_status_is_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(self: Measuring, suite_repeats: int) -> None:
+        self.data["decode"].append({"side": PEER})
+        raise SideFailed("ours ended (status 3): out of luck")
+
+    monkeypatch.setattr(Measuring, "all", fails)
+    monkeypatch.setattr(llama_cpp, "peer_python", lambda folder: folder)
+    monkeypatch.setattr(llama_cpp, "machine", dict)
+    kept = tmp_path / "found.json"
+    assert main(["--file", __file__, "--json", str(kept)]) == 1
+    assert capsys.readouterr().err == "llama_cpp.py: ours ended (status 3): out of luck\n"
+    found = json.loads(kept.read_text())
+    assert (found["failed"], found["decode"]) == ("ours ended (status 3): out of luck", [{"side": PEER}])
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
