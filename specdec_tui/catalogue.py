@@ -5,7 +5,7 @@ from __future__ import annotations
 from specdec_tui.backends.pair import LoadError
 from specdec_tui.backends.presets import DEMO_TARGET, NO_DRAFTER, PRESETS, ModelSpec, resolve
 from specdec_tui.doors import output
-from specdec_tui.settings import ModelChoice
+from specdec_tui.settings import ModelChoice, SettingError, parse_path, reason_of
 
 
 def show_models(choice: ModelChoice) -> int:
@@ -52,6 +52,43 @@ def show_models(choice: ModelChoice) -> int:
     else:
         output.say("The local hub cache holds no language model.")
     output.say("Any other hub id, folder or GGUF file: specdec-tui --target NAME --drafter NAME")
+    return 0
+
+
+def show_files(named: str) -> int:
+    """Print what the GGUF files of a folder are. Exit status 0; a line and 2 where there is no such folder."""
+    from specdec_tui.backends.gguf.folder import gguf_files
+    from specdec_tui.backends.memory import gigabytes
+    from specdec_tui.backends.quiet import quiet
+
+    try:
+        with quiet():
+            found = list(gguf_files(parse_path(named)))
+    except SettingError as error:
+        output.complain(str(error))
+        return 2
+    except OSError as error:
+        output.complain(f"{named} cannot be listed: {reason_of(error)}.")
+        return 2
+    if not found:
+        output.say(f"{named} holds no GGUF file.")
+        return 0
+    rows = [
+        (
+            file.name,
+            file.architecture,
+            file.kinds,
+            f"{file.parameters / 1e6:,.0f} M" if file.parameters else "",
+            gigabytes(file.size_bytes),
+            f"{file.context_length:,}" if file.context_length else "",
+            file.form,
+        )
+        for file in found
+    ]
+    headings = ("file", "model", "kinds", "parameters", "on disk", "context", "weights on a CPU")
+    right = frozenset(("parameters", "on disk", "context"))
+    output.show(output.Sheet(headings, rows, f"GGUF files in {named}", right=right))
+    output.say("To run one: specdec-tui --target FILE, with --drafter for a smaller one of its family")
     return 0
 
 

@@ -160,8 +160,9 @@ def _parser() -> argparse.ArgumentParser:
     models = commands.add_parser(
         "models",
         help="presets, cached models and what fits",
-        description="Presets, models in the local cache, and what fits into memory.",
+        description="Presets, models in the local cache, and what fits into memory; or the GGUF files of a folder.",
     )
+    models.add_argument("folder", metavar="FOLDER", nargs="?", help="list the GGUF files in it instead, or one file")
     _add_settings(models, only=("device", "dtype", "quantize", *_OF_A_SERVER))
     models.set_defaults(command_function=_models)
 
@@ -379,8 +380,10 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _models(options: argparse.Namespace) -> int:
-    from specdec_tui.catalogue import show_models
+    from specdec_tui.catalogue import show_files, show_models
 
+    if options.folder is not None:
+        return show_files(options.folder)
     _, choice, _ = _resolved_as_far_as_valid(options)
     return show_models(choice)
 

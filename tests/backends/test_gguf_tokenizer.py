@@ -18,6 +18,7 @@ from hostile_texts import hostile_texts
 from tiny_gguf import CHAT_TEMPLATE, write_tiny_gguf
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from specdec_tui.backends.demo import drafter_folder
 from specdec_tui.backends.gguf.header import read_header
 from specdec_tui.backends.gguf.pre_tokenizer import WORDS
 from specdec_tui.backends.gguf.tokenizer import missing_pre, tokenizer_of
@@ -209,6 +210,14 @@ def test_a_file_that_does_not_say_how_words_are_cut_is_told(tmp_path: Path) -> N
     assert not missing_pre(read_header(write(tmp_path / "u.gguf", trained("gpt-2"), "gpt-2")))
 
 
+def test_ids_are_those_of_the_drafters_own_tokenizer(tmp_path: Path) -> None:
+    """A tokenizer that was not made for a test: SmolLM2's, as the demo target's GGUF file has it."""
+    folder = drafter_folder()
+    theirs = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    ours = tokenizer_of(read_header(write(tmp_path / "t.gguf", theirs, "smollm")))
+    assert not differing(lambda text: ours(text)["input_ids"], lambda text: theirs.encode(text).ids)
+
+
 class TestTokenizersAreRefused:
     def refused(self, path: Path, said: str) -> None:
         with pytest.raises(FileProblem) as caught:
@@ -216,7 +225,7 @@ class TestTokenizersAreRefused:
         assert said in str(caught.value)
 
     def test_of_an_unknown_way_to_cut_words(self, tmp_path: Path) -> None:
-        said = "has tokenizer.ggml.pre future in its header, which is not known: a.x-4.0, "
+        said = "has tokenizer.ggml.pre future in its header, which is not known: default, gpt-2, llama-bpe"
         self.refused(write(tmp_path / "t.gguf", trained("gpt-2"), "future"), said)
 
     def test_of_an_unknown_model(self, tmp_path: Path) -> None:

@@ -19,9 +19,12 @@ from specdec_tui.doors.characters import named
 
 _KEY = "tokenizer.ggml."
 _MODEL, _PRE = f"{_KEY}model", f"{_KEY}pre"
+_USUAL_PRE = "default"
+_PARTS = {"gpt2": f"{_KEY}merges", "llama": f"{_KEY}scores"}  # the list that a model is made of beside its tokens
 _TEMPLATE = "tokenizer.chat_template"
 _NORMAL, _UNKNOWN, _CONTROL, _USERS, _UNUSED, _BYTE = range(1, 7)  # kinds of tokens
 _SPACE = "▁"
+_OFTEN = ("default", "gpt-2", "llama-bpe", "qwen2", "smollm", "tekken")  # names of ways to cut words
 # What SentencePiece's tokens are where a file does not say.
 _USUAL_IDS = {"unknown": 0, "bos": 1, "eos": 2}
 # Phi-3 has its special tokens take the spaces behind them, but for these (as llama.cpp knows by its name too).
@@ -30,10 +33,7 @@ _KEEP_SPACES = ("<unk>", "<s>", "<|endoftext|>")
 
 def tokenizer_of(header: GgufHeader) -> PreTrainedTokenizerFast:
     """The tokenizer, its special tokens and chat templates. FileProblem that names the key which cannot be read."""
-    model = header.texts.get(_MODEL)
-    if model not in ("gpt2", "llama"):
-        said = f"has {_MODEL} {named(model)}" if model else f"has no {_MODEL}"
-        raise FileProblem(f"{said} in its header: gpt2 and llama are read here")
+    model = check_keys(header)
     tokens = [token or f"[EMPTY_{id}]" for id, token in enumerate(header.array(TOKENS))]
     kinds = _kinds(header, len(tokens))
     try:
@@ -46,6 +46,23 @@ def tokenizer_of(header: GgufHeader) -> PreTrainedTokenizerFast:
         raise
     except Exception as error:
         raise FileProblem(f"has a tokenizer that cannot be built: {first_line(error)}") from error
+
+
+def check_keys(header: GgufHeader) -> str:
+    """The name of the tokenizer's model. FileProblem where a header rules out that it is read here."""
+    model = header.texts.get(_MODEL, "")
+    if model not in ("gpt2", "llama"):
+        said = f"has {_MODEL} {named(model)}" if model else f"has no {_MODEL}"
+        raise FileProblem(f"{said} in its header: gpt2 and llama are read here")
+    if model == "gpt2" and (name := header.texts.get(_PRE, _USUAL_PRE)) not in WORDS:
+        raise FileProblem(f"has {_PRE} {named(name)} in its header, which is not known: {_known_names()} are")
+    if missing := next((key for key in (TOKENS, _PARTS[model]) if key not in header.lists), None):
+        raise FileProblem(f"has no {missing} in its header")
+    return model
+
+
+def _known_names() -> str:
+    return f"{', '.join(_OFTEN)} and {len(WORDS) - len(_OFTEN)} others"
 
 
 def missing_pre(header: GgufHeader) -> str:
@@ -74,11 +91,8 @@ def _vocabulary(tokens: list[str]) -> dict[str, int]:
 
 def _of_merges(header: GgufHeader, tokens: list[str]) -> Tokenizer:
     """GPT-2's: bytes, written as characters, are merged in the order of a list."""
-    name = header.texts.get(_PRE, "default")
-    if name not in WORDS:
-        raise FileProblem(f"has {_PRE} {named(name)} in its header, which is not known: {', '.join(sorted(WORDS))} are")
-    words = WORDS[name]
-    key = f"{_KEY}merges"
+    words = WORDS[header.texts.get(_PRE, _USUAL_PRE)]
+    key = _PARTS["gpt2"]
     merges = [tuple(merge.split(" ")) for merge in header.array(key)]
     if wrong := next((merge for merge in merges if len(merge) != 2), None):
         raise FileProblem(f"is damaged: {key} in its header has {named(' '.join(wrong))}, which is no two tokens")
@@ -95,7 +109,7 @@ def _of_scores(header: GgufHeader, tokens: list[str], kinds: list[int]) -> Token
     for id, kind in enumerate(kinds):
         if kind == _USERS:  # taken from a text before its spaces are written as this sign
             tokens[id] = tokens[id].replace(_SPACE, " ")
-    scores = header.array(key := f"{_KEY}scores")
+    scores = header.array(key := _PARTS["llama"])
     if len(scores) != len(tokens):
         raise FileProblem(f"is damaged: {key} in its header has {len(scores):,} entries for {len(tokens):,} tokens")
     vocabulary = _vocabulary(tokens)
@@ -160,7 +174,7 @@ def _id(header: GgufHeader, name: str, model: str) -> int | None:
 
 def _add_ends(header: GgufHeader, tokenizer: Tokenizer, tokens: list[str], model: str) -> None:
     """Tokens that every text begins and ends with."""
-    begins = model == "llama" or WORDS[header.texts.get(_PRE, "default")].begins
+    begins = model == "llama" or WORDS[header.texts.get(_PRE, _USUAL_PRE)].begins
     pattern, ids = ["$A"], []
     for name, usual, place in (("bos", begins, 0), ("eos", False, 2)):
         id = _id(header, name, model)
