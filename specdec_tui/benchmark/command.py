@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdec_tui.backends.pair import LoadError, PairInfo, Progress, PromptError, ReportProgress
 from specdec_tui.benchmark.environment import describe_environment
-from specdec_tui.benchmark.report import as_json, as_sheet, note_lines, weight_forms
+from specdec_tui.benchmark.report import as_json, as_sheet, note_lines, pass_lines
 from specdec_tui.benchmark.run import (
     BenchmarkError,
     Engine,
@@ -183,7 +183,7 @@ def _report(work: _Work, info: PairInfo, json_to: str | None) -> int:
     partial = f"PARTIAL, {work.done} of {work.turns or 'all'} turns are complete: {work.stopped}" * bool(work.stopped)
     summaries = summarize(work.results)
     sheet = as_sheet(work.results, summaries, info, partial)
-    notes = [*info.notes, *note_lines(work.results, summaries, weight_forms(info))]
+    notes = [*info.notes, *note_lines(work.results, summaries), *pass_lines(work.results, info)]
     status = 0
     try:
         _show(sheet, notes, error=False)

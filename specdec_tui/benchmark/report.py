@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +12,7 @@ from specdec_tui.benchmark.statistics import Spread, Summary
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED
 from specdec_tui.decoding.figures import OF_THE_DRAFTER, RECOMPUTES, RunFigures
 from specdec_tui.decoding.latency import CALL_FIGURES, Latency, call_figures
-from specdec_tui.decoding.passes import as_table, in_words, knee, limit_in_words
+from specdec_tui.decoding.passes import as_table, in_words, knee, limit_in_words, why_not_measured
 from specdec_tui.decoding.records import LosslessStatus
 from specdec_tui.decoding.reliability import DOUBTS
 from specdec_tui.decoding.standing import MEANINGS, OF_SPEEDUPS, interval_text
@@ -51,7 +51,7 @@ def as_json(
         },
         "settings": asdict(settings) | run,
         "passes": {
-            whose: {"weights": weight_forms(info)[whose], **as_table(one.passes, one.pass_limit)}
+            whose: {"weights": _weights(whose, info), **as_table(one.passes, one.pass_limit)}
             for whose, one in _measured_passes(results).items()
         },
         "results": [_result(result, _drafter(result.strategy, info, settings)) for result in results],
@@ -173,21 +173,19 @@ CAPTION = (
 )
 
 
-def weight_forms(info: PairInfo) -> dict[str, str]:
-    """By model, `target` or `drafter`, the form of its weights; empty where there is no choice."""
-    return {"target": info.target.weights, "drafter": "" if info.drafter is None else info.drafter.weights}
+def _weights(whose: str, info: PairInfo) -> str:
+    """The form of the weights of `target` or `drafter`; empty where there is no choice."""
+    model = info.target if whose == "target" else info.drafter
+    return "" if model is None else model.weights
 
 
-def note_lines(
-    results: Sequence[Result], summaries: Sequence[Summary], forms: Mapping[str, str] | None = None
-) -> list[str]:
-    """What a reader of the table must know, a sentence a line. `forms`: of `weight_forms`."""
+def note_lines(results: Sequence[Result], summaries: Sequence[Summary]) -> list[str]:
+    """What a reader of the table must know, a sentence a line."""
     return [
         *_clock_lines(summaries),
         *_mark_lines(results, summaries),
         *_pace_lines(summaries),
         *_latency_lines(summaries),
-        *_pass_lines(results, forms or {}),
         *_different_lines(results),
         *_notice_lines(results),
     ]
@@ -249,17 +247,23 @@ def _latency_lines(summaries: Sequence[Summary]) -> list[str]:
     ]
 
 
-def _pass_lines(results: Sequence[Result], forms: Mapping[str, str]) -> list[str]:
-    """What passes of several tokens cost against one, where the knee is, and what they are bounded by."""
-    lines = []
-    for whose, figures in _measured_passes(results).items():
+def pass_lines(results: Sequence[Result], info: PairInfo) -> list[str]:
+    """What passes of several tokens cost against one, where the knee is, and what they are bounded by.
+
+    Or why it is not known of the target.
+    """
+    lines, measured = [], _measured_passes(results)
+    if results and "target" not in measured:
+        of = next((one for one in results if one.strategy not in OF_THE_DRAFTER), results[0])
+        lines.append(f"v(n) of target: not measured: {why_not_measured(of.figures)}")
+    for whose, figures in measured.items():
         plain = dict(figures.passes)[1]
         costs = ", ".join(f"{tokens}: {seconds / plain:.2f}" for tokens, seconds in figures.passes if tokens > 1)
         bend = knee(figures.passes)
         told = f"no knee up to {figures.passes[-1][0]}" if bend is None else f"knee {bend}"
         against = f"passes over n tokens against one of {plain * 1e3:.2f} ms: {costs}"
         alone = f"one token alone: {plain * 1e3:.2f} ms"
-        form = f" ({forms[whose]} weights)" if forms.get(whose) else ""
+        form = f" ({weights} weights)" if (weights := _weights(whose, info)) else ""
         lines.append(f"v(n) of {whose}{form}, {against if costs else alone}; {told}")
         lines.append(f"{whose}: {in_words(figures.passes, figures.pass_limit, figures.gamma)[0]}")
         if figures.pass_limit is not None:

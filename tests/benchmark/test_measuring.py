@@ -11,7 +11,7 @@ from measured_engine import INFO, ScriptedEngine
 
 from specdec_tui.backends.pair import LoadError, PairInfo, ReportProgress
 from specdec_tui.benchmark.command import bench
-from specdec_tui.benchmark.report import as_json, as_sheet, note_lines, weight_forms
+from specdec_tui.benchmark.report import as_json, as_sheet, note_lines, pass_lines
 from specdec_tui.benchmark.run import BenchmarkError, Result, measure
 from specdec_tui.benchmark.statistics import Verdict, summarize
 from specdec_tui.benchmark.suites import Prompt, builtin_suite, read_suite
@@ -139,7 +139,7 @@ def test_what_passes_cost_is_told_once_for_each_model() -> None:
             "threads": 2,
         },
     }
-    told = note_lines(results, [])
+    told = pass_lines(results, INFO)
     assert told[:2] == [
         "v(n) of target, passes over n tokens against one of 10.00 ms: 2: 1.10, 5: 2.00; knee 2",
         "target: 5 tokens cost 2.00× one, 2.00× the limit: the memory binds, up to 10 tokens",
@@ -156,8 +156,17 @@ def test_the_form_of_the_weights_stands_beside_what_passes_cost() -> None:
     results = [Result("target", 0, 0, "", 0, figures)]
     packed = replace(INFO, target=replace(INFO.target, weights="packed"))
     assert as_json(results, [], packed, TWO, {}, {})["passes"]["target"]["weights"] == "packed"
-    assert note_lines(results, [], weight_forms(packed))[0].startswith("v(n) of target (packed weights), passes over ")
-    assert note_lines(results, [])[0].startswith("v(n) of target, passes over ")
+    assert pass_lines(results, packed)[0].startswith("v(n) of target (packed weights), passes over ")
+    assert pass_lines(results, INFO)[0].startswith("v(n) of target, passes over ")
+
+
+def test_where_no_pass_of_the_target_was_measured_it_says_why() -> None:
+    figures = RunFigures()
+    figures.add(RunStarted("target", 3, 4, 9))
+    figures.add(PrefillDone(Token(1, Status.SAMPLED, 0), 0.1, recomputes=True))
+    told = pass_lines([Result("target", 0, 0, "", 0, figures)], INFO)
+    assert told == ["v(n) of target: not measured: every pass computes the whole text again"]
+    assert pass_lines([], INFO) == []
 
 
 def test_what_runs_had_to_say_is_in_the_json_and_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:
