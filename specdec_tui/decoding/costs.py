@@ -63,6 +63,11 @@ def costs(run: RunFigures, baseline: RunFigures | None) -> Costs:
     return measured_costs(run, baseline)
 
 
+def shown_costs(run: RunFigures, baseline: RunFigures | None) -> Costs:
+    """What a pane and a table have of a run: of a what-if, which is compared with no other, those by itself."""
+    return costs_by_itself(run) if run.is_what_if else costs(run, baseline)
+
+
 def costs_by_itself(run: RunFigures) -> Costs:
     """c, v and the speedup to expect of a run that is compared with no other, as a what-if is: by its own passes alone.
 

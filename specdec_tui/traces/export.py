@@ -26,6 +26,7 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.doors.characters import json_text, visible
 from specdec_tui.several_drafters import drafter_of
+from specdec_tui.traces.children import origins, weights_of
 from specdec_tui.traces.compared import Compared, compared
 from specdec_tui.traces.encoding import encode_beams, encode_calls
 from specdec_tui.traces.format import MARK, VERSION, Trace, TraceHeader
@@ -68,13 +69,14 @@ def as_json(trace: Trace) -> str:
     """One object: the header's fields, then per strategy its figures, text and rounds with their tokens.
 
     Figures have the names of `specdec-tui bench --json`, and are summed up from the events; those against
-    a baseline of another time are the header's. `origin` is null but for what-ifs.
+    a baseline of another time are the header's. `origin` is null but for what-ifs. `weights`: the form of the
+    target's in that run; empty where it had no choice.
     """
     header = {field.name: getattr(trace.header, field.name) for field in fields(TraceHeader)}
     header["models"] = {
         role: known(model) if isinstance(model, Mapping) else model for role, model in trace.header.models.items()
     }
-    figures = summarise(trace.events)
+    figures, children = summarise(trace.events), origins(trace)
     for name, own in figures.items():
         if trace.header.is_borrowed(name):
             own.update(without_disturbed({key: trace.header.strategies[name].get(key) for key in AGAINST}))
@@ -82,7 +84,8 @@ def as_json(trace: Trace) -> str:
         {
             "strategy": name,
             "drafter": _drafter(trace.header, name),
-            "origin": next((step.record.origin for step in steps if isinstance(step.record, RunStarted)), None),
+            "origin": children.get(name),
+            "weights": weights_of(trace, children[name].changes if name in children else ()),
             **figures[name],
             "notices": [step.record.message for step in steps if isinstance(step.record, Notice)],
             "prompt_text": "".join(step.prompt_text for step in steps if isinstance(step.record, RunStarted)),

@@ -129,7 +129,7 @@ def _origin(origin: Origin | None) -> str:
 def _subtitle(trace: Trace) -> str:
     header, pair = trace.header, trace.header.pair()
     parts = [] if pair is None else [pair.name]
-    parts += [] if pair is None else [pair.target.device, pair.target.dtype]
+    parts += [] if pair is None else [pair.target.device, pair.target.precision]
     return " · ".join([*parts, header.created, f"specdec-tui {header.app}"])
 
 

@@ -20,10 +20,11 @@ from specdec_tui.decoding.costs import (
     expected_tokens_per_round,
     measured_costs,
     predicted_speedup,
+    shown_costs,
     without_disturbed,
 )
 from specdec_tui.decoding.figures import RunFigures
-from specdec_tui.decoding.records import PrefillDone, RoundVerified, RunStarted, Status, Token
+from specdec_tui.decoding.records import Origin, PrefillDone, RoundVerified, RunStarted, Status, Token
 from specdec_tui.decoding.stretch import in_common
 
 
@@ -200,3 +201,15 @@ def test_a_run_by_itself_is_held_against_the_passes_of_its_own_model_alone() -> 
     varying = figures_of(*(round_of(n, "aru", (0.012, 0.018 * (1 + n % 2), 0.0)) for n in range(16)))
     varying.add(PrefillDone(Token(1, Status.SAMPLED, 0), 0.5, passes=passes))
     assert costs_by_itself(varying) == Costs(missing=TIMES_VARY)
+
+
+def test_only_of_a_what_if_the_costs_by_itself_are_shown() -> None:
+    passes = PrefillDone(Token(1, Status.SAMPLED, 0), 0.5, passes=((1, 0.010), (4, 0.015)))
+    rounds = [round_of(n, "aru", (0.012, 0.018, 0.0)) for n in range(9)]
+    run, what_if = figures_of(*rounds), figures_of(*rounds)
+    for one in (run, what_if):
+        one.add(passes)
+    what_if.add(RunStarted("speculative", 7, 3, 64, origin=Origin("speculative", 0, None, (("weights", "expanded"),))))
+    assert shown_costs(run, None) == Costs()
+    assert shown_costs(what_if, None) == costs_by_itself(what_if) != Costs()
+    assert shown_costs(run, BASELINE) == costs(run, BASELINE)

@@ -55,6 +55,9 @@ def test_a_what_if_may_change_the_form_of_the_weights_and_no_other_choice_of_mod
     assert settings_of(trace, changes) == replace(settings_of(trace, ()), seed=5)
     whole = with_children(trace, child_events(Origin("speculative", 2, 8, changes)))
     assert origins(parse_lines(trace_lines(whole)))["speculative~1"].changes == changes
+    told = {run["strategy"]: run["weights"] for run in json.loads(as_json(whole))["strategies"]}
+    assert told == {"speculative": "packed", "speculative~1": "expanded"}
+    assert "float32 (packed)" in as_html(whole) and "weights expanded" in as_html(whole)
     with pytest.raises(SettingError, match="'target', a setting that this version does not know"):
         settings_of(trace, (("target", "another"),))
     with pytest.raises(SettingError, match="weights: 'thin' is not valid"):

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from specdec_tui.decoding.costs import Costs, costs, costs_by_itself
+from specdec_tui.decoding.costs import Costs, shown_costs
 from specdec_tui.decoding.figures import OTHER_TEXTS, RunFigures
 from specdec_tui.decoding.records import Lossless
 from specdec_tui.decoding.standing import Standing, Verdict, standing
@@ -158,9 +158,7 @@ def _may_be(found: Standing) -> float:
 
 
 def _costs(strategy: str, figures: RunFigures, baseline: RunFigures | None) -> Costs:
-    if strategy == "target":
-        return Costs()
-    return costs_by_itself(figures) if figures.is_what_if else costs(figures, baseline)
+    return Costs() if strategy == "target" else shown_costs(figures, baseline)
 
 
 def table_lines(

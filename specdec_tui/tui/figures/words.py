@@ -8,7 +8,7 @@ from enum import StrEnum
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
-from specdec_tui.decoding.costs import TIMES_VARY, costs
+from specdec_tui.decoding.costs import TIMES_VARY, shown_costs
 from specdec_tui.decoding.figures import DRAFT_NOTHING, OTHER_TEXTS, RunFigures
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.decoding.standing import RECOMPUTES, Standing, Verdict, standing
@@ -144,7 +144,7 @@ def cost_groups(figures: RunFigures, baseline: RunFigures | None, width: int) ->
     In a wide line with how it comes about: tokens expected of a round ÷ its cost in steps of the target. Where the
     times of steps vary, that stands in the place of all of them.
     """
-    found = costs(figures, baseline)
+    found = shown_costs(figures, baseline)
     if found.missing == TIMES_VARY:
         what: list[Part] = [("predicted, c, v: ", QUIET)] if width else []
         return [[*what, (found.missing, WARN)]]
