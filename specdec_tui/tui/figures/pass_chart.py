@@ -34,15 +34,16 @@ def full_passes(figures: RunFigures, width: int, height: int) -> list[Line]:
 
 
 def compact_passes(figures: RunFigures, label: str, width: int) -> Line:
-    """In one row: milliseconds of one token, then v; entries that do not fit are left out and their place is marked."""
+    """In one row: the knee, milliseconds of one token, then v; what does not fit is left out and its place marked."""
     line: Line = [(label, Ink.LABEL)]
     if why := why_not_measured(figures):
         return [*line, (f"not measured: {why}", Ink.LABEL)]
-    plain, bend = dict(figures.passes)[1], knee(figures.passes)
+    plain = dict(figures.passes)[1]
+    if (bend := knee(figures.passes)) is not None:
+        line.append((f"{_KNEE} knee {bend}  ", Ink.VALUE))
     for place, (tokens, seconds) in enumerate(figures.passes):
         told = f"{seconds * 1e3:.3g} ms" if tokens == 1 else f"{seconds / plain:.2f}×"
-        mark = " ┃ knee" if tokens == bend else ""
-        entry: Line = [(f"{tokens}: ", Ink.LABEL), (told, Ink.VALUE), (f"{mark}  ", Ink.LABEL)]
+        entry: Line = [(f"{tokens}: ", Ink.LABEL), (told, Ink.VALUE), ("  ", Ink.LABEL)]
         more = place < len(figures.passes) - 1
         if cells(line) + cells(entry) + (1 if more else -2) > width:
             return [*line, ("…", Ink.LABEL)]

@@ -90,10 +90,10 @@ def test_what_was_not_measured_says_why() -> None:
 
 
 def test_a_row_of_text_has_the_milliseconds_of_one_token_and_the_price_of_more() -> None:
-    whole = "pass of n    1: 10 ms  2: 1.00×  3: 1.00× ┃ knee  4: 2.00×  5: 3.00×"
+    whole = "pass of n    ┃ knee 3  1: 10 ms  2: 1.00×  3: 1.00×  4: 2.00×  5: 3.00×"
     assert text(compact_passes(run(BENT), "pass of n    ", 80)).rstrip() == whole
     cut = compact_passes(run(BENT), "pass of n    ", 50)
-    assert text(cut) == "pass of n    1: 10 ms  2: 1.00×  …" and cells(cut) <= 50
+    assert text(cut) == "pass of n    ┃ knee 3  1: 10 ms  2: 1.00×  …" and cells(cut) <= 50
 
 
 @pytest.mark.parametrize("limit", [LIMIT, None])
