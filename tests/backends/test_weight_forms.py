@@ -31,6 +31,7 @@ class Formed:
 
     form: str = "packed"
     forms: tuple[str, ...] = ("packed", "expanded")
+    memory_bytes: int = 1
 
     def in_form(self, form: str) -> Formed:
         return Formed(form, self.forms)
