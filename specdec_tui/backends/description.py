@@ -25,7 +25,7 @@ from specdec_tui.backends.gguf.files import GgufFile
 from specdec_tui.backends.gguf.header import GgufHeader
 from specdec_tui.backends.gguf.parts import header_of
 from specdec_tui.backends.gguf.shapes import check_tensors
-from specdec_tui.backends.gguf.tokenizer import missing_pre, tokenizer_of
+from specdec_tui.backends.gguf.tokenizer import add_turn_ends, missing_pre, tokenizer_of
 from specdec_tui.backends.model_class import is_encoder_decoder, reads_other_tokens, why_no_language_model
 from specdec_tui.backends.pair import LoadError, ReportProgress
 from specdec_tui.backends.presets import DEMO_DRAFTER, DEMO_TARGET, ModelSpec
@@ -120,6 +120,7 @@ def _described_by_header(spec: ModelSpec, location: hub.Location, like: ModelDes
             tokenizer: PreTrainedTokenizerBase = like.tokenizer
         else:
             tokenizer = tokenizer_of(file.header)
+        add_turn_ends(file.header, tokenizer, config)
     except FileProblem as problem:
         raise LoadError(f"{spec.name} {problem}.") from None
     except LoadError:

@@ -262,6 +262,29 @@ def test_a_tokenizer_is_taken_over_where_both_files_have_the_same(tmp_path: Path
     assert described(tmp_path / "d.gguf", target).tokenizer is not target.tokenizer
 
 
+@pytest.mark.parametrize(
+    ("token", "key", "ends"),
+    [("<|end|>", None, [2, 511]), ("<|eom_id|>", None, [2, 511]), ("<|end|>", "eot", [2, 7]), ("<|odd|>", None, 2)],
+)
+def test_texts_end_where_the_template_ends_turns_if_no_key_says(
+    tmp_path: Path, token: str, key: str | None, ends: Any
+) -> None:
+    path = tmp_path / "m.gguf"
+    write_tiny_gguf(path)
+    tokens = GgufFile(path).header.array("tokenizer.ggml.tokens")
+    merges = [m for m in GgufFile(path).header.array("tokenizer.ggml.merges") if m.replace(" ", "") != tokens[511]]
+    fields: dict[str, Any] = {
+        "tokenizer.ggml.tokens": [*tokens[:511], token],
+        "tokenizer.ggml.token_type": [*[1] * 511, 3],
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.chat_template": f"{{{{ messages[0]['content'] }}}}{token}",
+    }
+    if key is not None:
+        fields[f"tokenizer.ggml.{key}_token_id"] = 7
+    write_tiny_gguf(path, fields=fields)
+    assert described(path).config.eos_token_id == ends
+
+
 def test_what_cannot_be_read_of_a_file_is_one_line_that_names_it(tmp_path: Path) -> None:
     write_tiny_gguf(tmp_path / "m.gguf", fields={"tokenizer.ggml.pre": "future"})
     with pytest.raises(LoadError) as caught:

@@ -11,30 +11,22 @@ import math
 from typing import Any
 
 import numpy as np
-from transformers import (
-    Gemma2Config,
-    Gemma3TextConfig,
-    LlamaConfig,
-    Phi3Config,
-    PreTrainedConfig,
-    Qwen2Config,
-    Qwen3Config,
-    SmolLM3Config,
-)
+import transformers
+from transformers import PreTrainedConfig
 
 from specdec_tui.backends.gguf.files import GgufFile
 from specdec_tui.backends.gguf.header import TOKENS, GgufHeader
 from specdec_tui.backends.small_files import FileProblem
 from specdec_tui.doors.characters import named
 
-_CLASSES: dict[str, type[PreTrainedConfig]] = {
-    "llama": LlamaConfig,
-    "qwen2": Qwen2Config,
-    "qwen3": Qwen3Config,
-    "gemma2": Gemma2Config,
-    "gemma3": Gemma3TextConfig,
-    "phi3": Phi3Config,
-    "smollm3": SmolLM3Config,
+_CLASSES = {  # imported when they are needed
+    "llama": "LlamaConfig",
+    "qwen2": "Qwen2Config",
+    "qwen3": "Qwen3Config",
+    "gemma2": "Gemma2Config",
+    "gemma3": "Gemma3TextConfig",
+    "phi3": "Phi3Config",
+    "smollm3": "SmolLM3Config",
 }
 ARCHITECTURES = tuple(_CLASSES)
 _FACTORS, _SHORT, _LONG = "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"
@@ -62,7 +54,8 @@ def config_of(file: GgufFile) -> PreTrainedConfig:
     rotations = _rotations(file, keys, fields)
     fields["rope_parameters"] = rotations
     fields |= _own(file, keys, fields, rotations)
-    return _CLASSES[file.header.architecture](**fields)
+    made: PreTrainedConfig = getattr(transformers, _CLASSES[file.header.architecture])(**fields)
+    return made
 
 
 class _Keys:

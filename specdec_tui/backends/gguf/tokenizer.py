@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from specdec_tui.backends.errors import first_line, panics_raise
 from specdec_tui.backends.gguf.header import TOKENS, GgufHeader
@@ -59,6 +59,23 @@ def check_keys(header: GgufHeader) -> str:
     if missing := next((key for key in (TOKENS, _PARTS[model]) if key not in header.lists), None):
         raise FileProblem(f"has no {missing} in its header")
     return model
+
+
+def add_turn_ends(header: GgufHeader, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:
+    """Have texts end at tokens by which the chat template ends turns and messages, where a header has no key for them.
+
+    Converters have written these keys since 2024; llama.cpp finds the tokens by their names too.
+    """
+    template = tokenizer.chat_template or ""
+    text = "".join(template.values()) if isinstance(template, dict) else template
+    named_by_key: Any = config.eos_token_id
+    ends = list(named_by_key) if isinstance(named_by_key, list) else [named_by_key]
+    for name, token in {"eot": "<|end|>", "eom": "<|eom_id|>"}.items():
+        id = tokenizer.added_tokens_encoder.get(token)
+        if token in text and id is not None and f"{_KEY}{name}_token_id" not in header.numbers:
+            ends.append(id)
+    found = [id for id in dict.fromkeys(ends) if id is not None]
+    config.eos_token_id = found if len(found) > 1 else next(iter(found), None)
 
 
 def _known_names() -> str:
