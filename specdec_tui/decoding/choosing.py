@@ -12,6 +12,7 @@ from specdec_tui.backends.answering import Answering
 from specdec_tui.backends.model import CausalModel, Expecting, ReadingApart
 from specdec_tui.decoding.drafters import DraftSetup, Proposal
 from specdec_tui.decoding.retokenize import RetokenizeDrafter
+from specdec_tui.decoding.rows import Row, Scores
 from specdec_tui.decoding.sampling import best_ids
 from specdec_tui.decoding.shared_vocabulary import SharedDrafter
 
@@ -73,10 +74,10 @@ class ChoosingDrafter:
     def propose(self, ids: Sequence[int], most: int, position: int) -> Proposal:
         return self._chosen.propose(ids, most, position)
 
-    def draft_one(self, text: Sequence[int], position: int) -> tuple[int, torch.Tensor | None] | None:
+    def draft_one(self, text: Sequence[int], position: int) -> tuple[int, Row | None] | None:
         return self._chosen.draft_one(text, position)
 
-    def settle(self, ids: Sequence[int], kept: int, scores: torch.Tensor) -> None:
+    def settle(self, ids: Sequence[int], kept: int, scores: Scores) -> None:
         self._chosen.settle(ids, kept, scores)
 
     def synchronize(self) -> None:

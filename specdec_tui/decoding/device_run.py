@@ -17,6 +17,7 @@ from specdec_tui.decoding.device_round import DeviceRound, Mark, Plan, RoundResu
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter, Proposal
 from specdec_tui.decoding.ending import Completes, nowhere
 from specdec_tui.decoding.records import Capturing, Notice, PrefillDone, Record, RunEnded, Status
+from specdec_tui.decoding.rows import Row
 from specdec_tui.decoding.rules import Verdict
 from specdec_tui.decoding.run import Run
 from specdec_tui.decoding.sampling import Sampler
@@ -312,7 +313,7 @@ class DeviceRun(Run):
         assert self.program is not None
         played, position, drafts = self.program.round, self.position, result.drafts
         self._used += played.uniforms_of(len(drafts))
-        rows: list[torch.Tensor | None] = [None] * len(drafts)
+        rows: list[Row | None] = [None] * len(drafts)
         if played.rows is not None:
             rows = list(played.rows[: len(drafts)])
         proposal = Proposal(drafts, rows)

@@ -12,22 +12,23 @@ from specdec_tui.backends.model import CausalModel, ModelContext, longest_text
 from specdec_tui.decoding.controls import Controls
 from specdec_tui.decoding.ending import Ending
 from specdec_tui.decoding.prompt import read_prompt
+from specdec_tui.decoding.rows import Row, Scores, processed
 from specdec_tui.decoding.rules import Rule
 from specdec_tui.decoding.sampling import Dice, Sampler
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Drafts of one round; `rows` holds the drafter's scores [V] for each, None where q is one-hot.
+    """Drafts of one round; `rows` holds the drafter's scores (`Row`) for each, None where q is one-hot.
 
     Scores are processed probabilities, or logits under greedy sampling. They are the very rows
     the drafts were drawn from.
     """
 
     ids: list[int] = field(default_factory=list)
-    rows: list[torch.Tensor | None] = field(default_factory=list)
+    rows: list[Row | None] = field(default_factory=list)
 
-    def add(self, token: int, row: torch.Tensor | None) -> None:
+    def add(self, token: int, row: Row | None) -> None:
         self.ids.append(token)
         self.rows.append(row)
 
@@ -80,7 +81,7 @@ class Drafter(Protocol):
         """At most `most` >= 1 drafts to follow `ids`, the whole text; the first is for `position`."""
         ...
 
-    def settle(self, ids: Sequence[int], kept: int, scores: torch.Tensor) -> None:
+    def settle(self, ids: Sequence[int], kept: int, scores: Scores) -> None:
         """A round (or the prefill) is over: the text is now `ids`.
 
         Of what was drafted and of the text before, the first `kept` tokens hold. `scores` [n, V]
@@ -96,7 +97,7 @@ class Drafter(Protocol):
 class AskedDrafter(Drafter, Protocol):
     """One that can also be asked for a single draft, behind those of another drafter."""
 
-    def draft_one(self, text: Sequence[int], position: int) -> tuple[int, torch.Tensor | None] | None:
+    def draft_one(self, text: Sequence[int], position: int) -> tuple[int, Row | None] | None:
         """The token it would put behind `text`, and its row; None where it has none."""
         ...
 
@@ -134,7 +135,7 @@ class DrawingDrafter:
                 break
         return proposal
 
-    def draft_one(self, text: Sequence[int], position: int) -> tuple[int, torch.Tensor] | None:
+    def draft_one(self, text: Sequence[int], position: int) -> tuple[int, Row] | None:
         """The token the drafter would put behind `text`, and its row; None when `text` does not fit."""
         logits = self.logits_behind(text)
         if logits is None:
@@ -144,7 +145,7 @@ class DrawingDrafter:
         if controls.asked and float(logits.amax()) == -torch.inf:
             return None  # all that it could draft is forbidden
         sampler = self._running.sampler
-        row = logits if sampler.is_greedy else sampler.probabilities(logits)
+        row = logits if sampler.is_greedy else processed(sampler, logits[None])[0]
         return self._running.rule.draw(row, position, self._running.dice), row
 
     def synchronize(self) -> None:
@@ -198,7 +199,7 @@ class ModelDrafter(DrawingDrafter):
         fresh = text[self._context.length :]
         return self.fit(self._context.extend(self._known(fresh), keep=1)[0])
 
-    def settle(self, ids: Sequence[int], kept: int, scores: torch.Tensor) -> None:
+    def settle(self, ids: Sequence[int], kept: int, scores: Scores) -> None:
         self.rewind(kept)
 
     def rewind(self, length: int) -> None:

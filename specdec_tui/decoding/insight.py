@@ -11,6 +11,7 @@ import torch
 from specdec_tui.backends.answering import Told
 from specdec_tui.decoding.chances import MOST_ALTERNATIVES
 from specdec_tui.decoding.records import Insight
+from specdec_tui.decoding.rows import Rest, Row, Scores, dense
 
 DIGITS = 5  # significant ones of a figure: a kept run has millions, and no eye tells more apart
 
@@ -18,7 +19,7 @@ Alternatives = tuple[tuple[int, float], ...]
 
 
 def insights(
-    target: torch.Tensor, drafter: Sequence[torch.Tensor | None], named: Sequence[Sequence[int]] = (), *, greedy: bool
+    target: Scores, drafter: Sequence[Row | None], named: Sequence[Sequence[int]] = (), *, greedy: bool
 ) -> list[Insight]:
     """One insight per row of the target's scores [n, V]; drafter rows may be fewer, or None.
 
@@ -26,20 +27,21 @@ def insights(
     and say nothing, so there the rows are logits and the plain softmax at temperature 1 is shown.
     The ids `named` for a row are among its alternatives even where others are more probable.
     """
-    rows = _describe(target.softmax(-1) if greedy else target, named)
+    scores = dense(target)
+    rows = _describe(scores.softmax(-1) if greedy else scores, named)
     found: list[Insight] = []
     for index, (entropy, top) in enumerate(rows):
         own = drafter[index] if index < len(drafter) else None
         if own is None:
             found.append(Insight(target_entropy=entropy, target_top=top))
         else:
-            row = own[None].softmax(-1) if greedy else own[None]
+            row = dense(own)[None].softmax(-1) if greedy else dense(own)[None]
             drafter_entropy, drafter_top = _describe(row, named[index : index + 1])[0]
             found.append(Insight(entropy, drafter_entropy, top, drafter_top))
     return found
 
 
-def of_told(told: Told | None, drafter: torch.Tensor | None, named: Sequence[int], *, greedy: bool) -> Insight:
+def of_told(told: Told | None, drafter: Row | None, named: Sequence[int], *, greedy: bool) -> Insight:
     """An insight of a place of which the best alternatives alone are known, or (None) nothing: no entropy of it.
 
     Of fewer alternatives than are listed none is: a list that is short says that nothing else has a chance.
@@ -51,14 +53,15 @@ def of_told(told: Told | None, drafter: torch.Tensor | None, named: Sequence[int
         top = tuple((token, _rounded(exp(known[token]))) for token in (*best, *more))
     if drafter is None:
         return Insight(target_top=top)
-    row = drafter[None].softmax(-1) if greedy else drafter[None]
+    row = dense(drafter)[None].softmax(-1) if greedy else dense(drafter)[None]
     entropy, drafter_top = _describe(row, [named])[0]
     return Insight(None, entropy, top, drafter_top)
 
 
-def with_residual(insight: Insight, rest: torch.Tensor, named: Sequence[int] = ()) -> Insight:
+def with_residual(insight: Insight, rest: Row | Rest, named: Sequence[int] = ()) -> Insight:
     """An insight with the alternatives of the residual `rest` [V] (not yet normalised) of its place."""
-    return replace(insight, residual_top=_alternatives((rest / rest.sum())[None], [named])[0])
+    row = dense(rest)
+    return replace(insight, residual_top=_alternatives((row / row.sum())[None], [named])[0])
 
 
 def _describe(p: torch.Tensor, named: Sequence[Sequence[int]]) -> list[tuple[float | None, Alternatives]]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from specdec_tui.decoding.drafters import DraftSetup, Proposal
+from specdec_tui.decoding.rows import Scores
 
 
 class LookupIndex:
@@ -60,7 +59,7 @@ class LookupDrafter:
                 proposal.add(ids[index] if index < len(ids) else proposal.ids[index - len(ids)], None)
         return proposal
 
-    def settle(self, ids: Sequence[int], kept: int, scores: torch.Tensor) -> None:
+    def settle(self, ids: Sequence[int], kept: int, scores: Scores) -> None:
         self._index.extend(ids)
 
     def synchronize(self) -> None:

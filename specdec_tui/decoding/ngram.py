@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-import torch
-
 from specdec_tui.decoding.drafters import AskedDrafter, DraftSetup, Proposal
+from specdec_tui.decoding.rows import Scores, dense
 
 MOST_CONTEXTS = 65_536
 MOST_FOLLOWERS = 32
@@ -152,11 +151,12 @@ class NgramDrafter:
                 break
         return proposal
 
-    def settle(self, ids: Sequence[int], kept: int, scores: torch.Tensor) -> None:
+    def settle(self, ids: Sequence[int], kept: int, scores: Scores) -> None:
         assert self._setup is not None, "start comes first"
         start = kept - len(scores) + 1
         if self._filler > 1 and not self._setup.sampler.is_greedy:
-            top = scores.topk(min(self._filler, scores.shape[-1]))
+            rows_there = dense(scores)
+            top = rows_there.topk(min(self._filler, rows_there.shape[-1]))
             rows = zip(range(start, len(ids)), top.values.tolist(), top.indices.tolist(), strict=False)
             for index, values, tokens in rows:
                 # Rising probability, so that among equal counts the likeliest is the most recent.

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import torch
-
 from specdec_tui.backends.model import CausalModel
 from specdec_tui.decoding.alignment import Follower
 from specdec_tui.decoding.drafters import DraftSetup, Proposal
+from specdec_tui.decoding.rows import Scores
 from specdec_tui.decoding.sampling import best_ids
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class RetokenizeDrafter:
                 break
         return found
 
-    def settle(self, ids: Sequence[int], kept: int, scores: torch.Tensor) -> None:
+    def settle(self, ids: Sequence[int], kept: int, scores: Scores) -> None:
         self._follower.alignment.cut(kept)
 
     def synchronize(self) -> None:

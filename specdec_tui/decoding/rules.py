@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import torch
 
 from specdec_tui.decoding.chances import joint_weights
+from specdec_tui.decoding.rows import Few, Rest, Row, Scores, Whole, dense
 from specdec_tui.decoding.sampling import Dice, Sampler, best_ids, draw_id
 
 ROUNDING = 1e-5
@@ -43,9 +44,9 @@ class Verdict:
     draws: list[float | None] = field(default_factory=list)
 
 
-Rows = Sequence[torch.Tensor | None]
-Draw = Callable[[torch.Tensor, int, Dice], int]
-Verify = Callable[[list[int], Rows, torch.Tensor, int, Dice, bool], Verdict]
+Rows = Sequence[Row | None]
+Draw = Callable[[Row, int, Dice], int]
+Verify = Callable[[list[int], Rows, Scores, int, Dice, bool], Verdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,14 @@ class Rule:
     weight: Callable[[list[float], list[float]], float] | None = None
 
 
-def chosen(drafts: list[int], q: Rows, p: torch.Tensor) -> tuple[list[float], list[float]]:
+def chosen(drafts: list[int], q: Rows, p: Scores) -> tuple[list[float], list[float]]:
     """p and q of the drafts themselves, read from the device at once."""
+    if not isinstance(p, torch.Tensor):
+        own = [1.0 if row is None else float(row[draft]) for row, draft in zip(q, drafts, strict=True)]
+        return [float(row[draft]) for row, draft in zip(p, drafts, strict=False)], own
     index = torch.tensor(drafts, device=p.device)
     p_chosen = p[: len(drafts)].gather(1, index[:, None])[:, 0]
-    known = [row[draft] for row, draft in zip(q, drafts, strict=True) if row is not None]
+    known = [torch.as_tensor(row[draft]) for row, draft in zip(q, drafts, strict=True) if row is not None]
     if not known:
         return p_chosen.tolist(), [1.0] * len(drafts)
     values = torch.cat((p_chosen, torch.stack(known).to(p.device))).tolist()
@@ -77,11 +81,16 @@ def chosen(drafts: list[int], q: Rows, p: torch.Tensor) -> tuple[list[float], li
     return values[: len(drafts)], [1.0 if row is None else next(rest) for row in q]
 
 
-def residual(p: torch.Tensor, q: torch.Tensor | None, draft: int, weight: float = 1.0) -> torch.Tensor:
+def residual(p: Row, q: Row | None, draft: int, weight: float = 1.0) -> Row | Rest:
     """What the target still has to give after `draft` was refused: max(0, weight·p − q), unnormalised [V].
 
     Where rounding leaves nothing of it, p and q are the same and p stands in.
     """
+    if isinstance(p, Few) and (q is None or isinstance(q, Few)):
+        return p.rest(q, draft, weight)
+    if isinstance(p, Whole) and (q is None or isinstance(q, Whole)):
+        return p.rest(q, draft, weight)
+    p, q = dense(p), None if q is None else dense(q)
     if q is None:
         rest = p.clone()
         rest[draft] = 0.0
@@ -98,20 +107,22 @@ def leading_acceptances(p: list[float], q: list[float], draws: list[float]) -> i
     return len(p)
 
 
-def draw_freely(scores: torch.Tensor, position: int, dice: Dice) -> int:
+def draw_freely(scores: Row, position: int, dice: Dice) -> int:
     return draw_id(scores, dice.uniform())
 
 
-def draw_coupled(scores: torch.Tensor, position: int, dice: Dice) -> int:
+def draw_coupled(scores: Row, position: int, dice: Dice) -> int:
     """argmax(p / e) with the noise of the position: the same for whoever draws there."""
+    if not isinstance(scores, torch.Tensor):
+        return scores.draw_with(dice.noise, position)
     return best_ids((scores / dice.noise.at(position).to(scores.device))[None])[0]
 
 
-def draw_best(scores: torch.Tensor, position: int, dice: Dice) -> int:
-    return best_ids(scores[None])[0]
+def draw_best(scores: Row, position: int, dice: Dice) -> int:
+    return best_ids(dense(scores)[None])[0]
 
 
-def verify_rejection(drafts: list[int], q: Rows, p: torch.Tensor, position: int, dice: Dice, bonus: bool) -> Verdict:
+def verify_rejection(drafts: list[int], q: Rows, p: Scores, position: int, dice: Dice, bonus: bool) -> Verdict:
     accepted, numbers = _judge_tokenwise(drafts, q, p, dice)
     emitted: int | None = None
     if accepted < len(drafts):
@@ -121,9 +132,7 @@ def verify_rejection(drafts: list[int], q: Rows, p: torch.Tensor, position: int,
     return Verdict(accepted, emitted, *numbers)
 
 
-def verify_skip_adjustment(
-    drafts: list[int], q: Rows, p: torch.Tensor, position: int, dice: Dice, bonus: bool
-) -> Verdict:
+def verify_skip_adjustment(drafts: list[int], q: Rows, p: Scores, position: int, dice: Dice, bonus: bool) -> Verdict:
     accepted, numbers = _judge_tokenwise(drafts, q, p, dice)
     wanted = bonus or accepted < len(drafts)
     return Verdict(accepted, draw_id(p[accepted], dice.uniform()) if wanted else None, *numbers)
@@ -132,7 +141,7 @@ def verify_skip_adjustment(
 Numbers = tuple[list[float], list[float], list[float | None], list[float | None]]
 
 
-def _judge_tokenwise(drafts: list[int], q: Rows, p: torch.Tensor, dice: Dice) -> tuple[int, Numbers]:
+def _judge_tokenwise(drafts: list[int], q: Rows, p: Scores, dice: Dice) -> tuple[int, Numbers]:
     p_chosen, q_chosen = chosen(drafts, q, p)
     draws = dice.uniforms(len(drafts))
     accepted = leading_acceptances(p_chosen, q_chosen, draws)
@@ -142,7 +151,7 @@ def _judge_tokenwise(drafts: list[int], q: Rows, p: torch.Tensor, dice: Dice) ->
     return accepted, (p_chosen, q_chosen, acceptance, _used(draws, accepted + 1))
 
 
-def verify_block(drafts: list[int], q: Rows, p: torch.Tensor, position: int, dice: Dice, bonus: bool) -> Verdict:
+def verify_block(drafts: list[int], q: Rows, p: Scores, position: int, dice: Dice, bonus: bool) -> Verdict:
     """Algorithm 2 of Sun et al.: the longest prefix that passes its own joint test is kept.
 
     A proposal may end early (an end token, an unknown n-gram context): that is a leaf of the tree
@@ -169,18 +178,23 @@ def verify_block(drafts: list[int], q: Rows, p: torch.Tensor, position: int, dic
     return Verdict(accepted, emitted, p_chosen, q_chosen, [*acceptance], _used(draws, len(draws)))
 
 
-def _spare_mass(q: Rows, p: torch.Tensor, p_chosen: list[float], weights: list[float]) -> list[float]:
+def _spare_mass(q: Rows, p: Scores, p_chosen: list[float], weights: list[float]) -> list[float]:
     """Σ max(0, weight·p − q) behind each draft but the last, read from the device at once."""
-    sums = [
-        (p[i] * weights[i] - row.to(p.device)).clamp_(min=0.0).sum()
-        for i, row in enumerate(q)
-        if i > 0 and row is not None
-    ]
+    sums = [_spare(p[i], row, weights[i]) for i, row in enumerate(q) if i > 0 and row is not None]
     known = iter(torch.stack(sums).tolist() if sums else ())
     return [max(0.0, weights[i] * (1.0 - p_chosen[i])) if q[i] is None else next(known) for i in range(1, len(q))]
 
 
-def verify_coupled(drafts: list[int], q: Rows, p: torch.Tensor, position: int, dice: Dice, bonus: bool) -> Verdict:
+def _spare(p: Row, q: Row, weight: float) -> torch.Tensor:
+    if isinstance(p, Few) and isinstance(q, Few):
+        return torch.tensor(p.spare(q, weight))
+    if isinstance(p, Whole) and isinstance(q, Whole):
+        return torch.tensor(p.spare(q, weight))
+    own = dense(p)
+    return (own * weight - dense(q).to(own.device)).clamp_(min=0.0).sum()
+
+
+def verify_coupled(drafts: list[int], q: Rows, p: Scores, position: int, dice: Dice, bonus: bool) -> Verdict:
     """Draw as the target alone would, position by position; a draft is kept when it is that draw."""
     for index, draft in enumerate(drafts):
         own = draw_coupled(p[index], position + index, dice)
@@ -189,9 +203,9 @@ def verify_coupled(drafts: list[int], q: Rows, p: torch.Tensor, position: int, d
     return Verdict(len(drafts), draw_coupled(p[len(drafts)], position + len(drafts), dice) if bonus else None)
 
 
-def verify_greedy(drafts: list[int], q: Rows, p: torch.Tensor, position: int, dice: Dice, bonus: bool) -> Verdict:
+def verify_greedy(drafts: list[int], q: Rows, p: Scores, position: int, dice: Dice, bonus: bool) -> Verdict:
     """Both distributions are one-hot: a draft is kept when it is the target's best id."""
-    best = best_ids(p)
+    best = best_ids(dense(p))
     hits = [float(own == draft) for own, draft in zip(best, drafts, strict=False)]
     accepted = hits.index(0.0) if 0.0 in hits else len(hits)
     emitted = best[accepted] if bonus or accepted < len(drafts) else None

@@ -32,6 +32,7 @@ from specdec_tui.decoding.records import (
     Status,
     Token,
 )
+from specdec_tui.decoding.rows import Scores, kernels, processed
 from specdec_tui.decoding.rules import Rule, Verdict, chosen, residual
 from specdec_tui.decoding.sampling import Dice, Sampler
 
@@ -107,6 +108,8 @@ class Run:
     def _get_ready(self, use_cache: bool) -> Iterator[Record]:
         """What must be done before the clock runs, and be said of it."""
         self.passes = self.warm_up()
+        if not self.sampler.is_greedy:
+            kernels()
         return iter(())
 
     def _play(self, number: int) -> Iterator[Record]:
@@ -167,7 +170,7 @@ class Run:
             self.drafter.settle(self.ids, begin_at, scores)
         self._synchronize()
         seconds = self.clock() - begin
-        seen = insights(scores, (), greedy=self.sampler.is_greedy)[0] if self.insight else None
+        seen = self._seen(scores, Proposal())[0]
         token = self._emitted(first, Status.SAMPLED, position, float(scores[0][first]), seen)
         told = self.passes
         recomputes = self.context.recomputes
@@ -215,9 +218,7 @@ class Run:
         seconds = (draft_seconds, verified - begin, end - verified)
         return self._round(number, position, proposal, verdict, score, seconds, self._seen(scores, proposal, verdict))
 
-    def _seen(
-        self, scores: torch.Tensor, proposal: Proposal, verdict: Verdict | None = None
-    ) -> Sequence[Insight | None]:
+    def _seen(self, scores: Scores, proposal: Proposal, verdict: Verdict | None = None) -> Sequence[Insight | None]:
         """An insight for each row of scores, where they are wanted. The clock is no longer running."""
         if not self.insight:
             return [None] * len(scores)
@@ -232,7 +233,7 @@ class Run:
             seen[at] = with_residual(seen[at], rest, named[at][1:])
         return seen
 
-    def _judge(self, proposal: Proposal, scores: torch.Tensor) -> Verdict:
+    def _judge(self, proposal: Proposal, scores: Scores) -> Verdict:
         if not proposal.ids:
             return Verdict(0, self.rule.draw(scores[0], self.position, self.dice))
         bonus = not self.ending.at([*self.ids, *proposal.ids])
@@ -275,10 +276,10 @@ class Run:
             raise FloatingPointError(f"the target's scores are not numbers (NaN or infinite){_cure(self.target)}")
         return Token(token, status, position, p=1.0 if self.sampler.is_greedy else score, insight=seen)
 
-    def _scores(self, logits: torch.Tensor, drafts: Sequence[int] = ()) -> torch.Tensor:
+    def _scores(self, logits: torch.Tensor, drafts: Sequence[int] = ()) -> Scores:
         """The scores of rows behind the text and each of `drafts`."""
         logits = self.controls.apply(logits, [*self.ids, *drafts], self.prompt_length)
-        return logits if self.sampler.is_greedy else self.sampler.probabilities(logits)
+        return logits if self.sampler.is_greedy else processed(self.sampler, logits)
 
     def _synchronize(self) -> None:
         self.target.synchronize()

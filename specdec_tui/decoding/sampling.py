@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -85,13 +86,13 @@ class Sampler:
         return typical(rows, self.typical_p) if self.uses_typical_p else rows
 
     @property
-    def _divisor(self) -> float:
+    def divisor(self) -> float:
         """The temperature, or where float32 would round it to 0, the least that leaves the best tokens alone."""
         return max(self.temperature, torch.finfo(torch.float32).tiny)
 
     def _scaled(self, logits: torch.Tensor) -> torch.Tensor:
         # The best token goes to 0 first: a tiny temperature must not overflow to inf - inf.
-        return (logits - logits.amax(-1, keepdim=True)) / self._divisor
+        return (logits - logits.amax(-1, keepdim=True)) / self.divisor
 
     def _narrowed(self, logits: torch.Tensor, count: int) -> torch.Tensor:
         """The distributions of rows [n, V], from the best `count` of each; wider for rows that need it."""
@@ -100,7 +101,7 @@ class Sampler:
         top_k = min(self.top_k, width) if self.uses_top_k else 0
         log_mass = None if top_k or not self.uses_top_p else self._scaled(logits).logsumexp(-1, keepdim=True)
         values, ids = _highest(logits, count)
-        values = (values - values[..., :1]) / self._divisor
+        values = (values - values[..., :1]) / self.divisor
         edge = self._edge(values, top_k, log_mass)
         kept = torch.where(values >= edge, values, -torch.inf).softmax(-1)
         rows = torch.zeros_like(logits).scatter_(-1, ids, kept)
@@ -160,12 +161,20 @@ def _highest(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tens
     return values, ids.gather(-1, order)
 
 
-def draw_id(weights: torch.Tensor, uniform: float) -> int:
+class Drawable(Protocol):
+    """Weights of a vocabulary that are not a tensor of all of it."""
+
+    def draw(self, uniform: float) -> int: ...
+
+
+def draw_id(weights: torch.Tensor | Drawable, uniform: float) -> int:
     """An id drawn in proportion to `weights` [V] (any positive sum) by inverting their running sum.
 
     `uniform` is from [0, 1). An id of weight zero is never drawn. FloatingPointError when the
     weights are not finite.
     """
+    if not isinstance(weights, torch.Tensor):
+        return weights.draw(uniform)
     running = weights.cumsum(-1, dtype=torch.float64)
     # (0, total]: the first running sum that reaches it belongs to an id of positive weight.
     place = running[-1:] * (1.0 - uniform)
@@ -224,7 +233,14 @@ class PositionNoise:
 
     def of(self, position: torch.Tensor) -> torch.Tensor:
         """The noise of a position int64 [1] on the device: float32 [V]. No wait for the device."""
-        words = _mix(_mix(self._seed ^ _mix(position)) + self._steps)
+        return self._of(position, self._steps)
+
+    def of_ids(self, position: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        """The noise of some ids int64 [n] alone: float32 [n]."""
+        return self._of(position, ids * _STEP)
+
+    def _of(self, position: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
+        words = _mix(_mix(self._seed ^ _mix(position)) + steps)
         # Doubles, because a float32 uniform is exactly 0 once in 2^24 and its token would then win
         # at any probability.
         uniform = (words >> 11 & (1 << 53) - 1).double() * 2.0**-53

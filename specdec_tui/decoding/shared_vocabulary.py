@@ -15,6 +15,7 @@ import torch
 from specdec_tui.backends.model import CausalModel
 from specdec_tui.decoding.alignment import Follower
 from specdec_tui.decoding.drafters import DraftSetup, DrawingDrafter
+from specdec_tui.decoding.rows import Scores
 
 if TYPE_CHECKING:
     from specdec_tui.backends.translation import Translation
@@ -55,5 +56,5 @@ class SharedDrafter(DrawingDrafter):
         """The drafter's logits [V'] on the target's vocabulary [V]."""
         return logits[self._places].masked_fill(self._unshared, -torch.inf)
 
-    def settle(self, ids: Sequence[int], kept: int, scores: torch.Tensor) -> None:
+    def settle(self, ids: Sequence[int], kept: int, scores: Scores) -> None:
         self._follower.alignment.cut(kept)

@@ -14,6 +14,7 @@ from truth import agrees, some
 
 from specdec_tui.decoding import rules
 from specdec_tui.decoding import run as round_by_round
+from specdec_tui.decoding.rows import dense
 from specdec_tui.decoding.sampling import Dice, Sampler, draw_id
 
 VOCAB = 4
@@ -76,7 +77,7 @@ def test_accepted_drafts_match_the_example_of_the_block_verification_paper(rule:
 
 def test_mutant_wrong_residual_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(p: torch.Tensor, q: torch.Tensor, draft: int, weight: float = 1.0) -> torch.Tensor:
-        return (q - p).clamp(min=0.0)
+        return (dense(q) - dense(p)).clamp(min=0.0)
 
     monkeypatch.setattr(rules, "residual", wrong)
     # Fewer runs than elsewhere: they are enough to find it.
