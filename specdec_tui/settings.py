@@ -194,8 +194,7 @@ class ModelChoice:
     weights: str = _setting(
         "auto",
         choice("auto", *WEIGHT_FORMS),
-        "form of a GGUF file's weights on a CPU: packed as they are (auto), expanded to the same numbers, or packed "
-        "with activations in 8 bits, which is another model by a hair",
+        "form of a GGUF file's weights on a CPU (packed-int8: another model by a hair)",
     )
     quantize: str = _setting("", choice("", *QUANTIZATIONS), "quantization of all models")
     target_quantize: str = _setting("", choice("", *QUANTIZATIONS), "quantization of the target")

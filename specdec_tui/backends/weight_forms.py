@@ -32,7 +32,8 @@ def difference_told(form: str) -> str:
     """What a reader of a text must know of the form that it was written in; empty where that is nothing."""
     if form != INT8:
         return ""
-    return f"weights {INT8}: another model by a hair, so this text may differ from that of packed or expanded weights"
+    own = "another model by a hair, checked against itself"
+    return f"weights {INT8}: {own}; this text may differ from that of packed or expanded weights"
 
 
 def check_asked(model: ModelDescription, device: str) -> None:
