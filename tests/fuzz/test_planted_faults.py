@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from campaign import campaign
 from test_fuzz_configs import config_values
+from test_fuzz_gguf import gguf_headers
 from test_fuzz_keys import session
 from test_fuzz_models import model_folders
 from test_fuzz_settings import config_files
@@ -19,6 +20,7 @@ from test_fuzz_traces import trace_files
 
 from specdec_tui import settings
 from specdec_tui.backends import chat_template, config_faults, config_sizes
+from specdec_tui.backends.gguf import header
 from specdec_tui.backends.lean_model import LeanContext
 from specdec_tui.traces import export
 from specdec_tui.tui.app.app import SpecdecApp
@@ -46,6 +48,10 @@ def a_prompt_that_is_left_out_goes_unnoticed(plant: pytest.MonkeyPatch) -> None:
     plant.setattr(chat_template, "_share", lambda prompt, text, other: 1.0)
 
 
+def headers_are_read_beyond_their_end(plant: pytest.MonkeyPatch) -> None:
+    plant.setattr(header, "_CUT", ())
+
+
 def exports_hold_what_a_terminal_obeys(plant: pytest.MonkeyPatch) -> None:
     plant.setattr(export, "json_text", lambda value: json.dumps(value, ensure_ascii=False))
 
@@ -61,10 +67,11 @@ def a_narrow_terminal_ends_the_app(plant: pytest.MonkeyPatch) -> None:
         (model_folders, refused_drafts_stay_in_the_text, "is different"),
         (config_values, the_librarys_own_words_stand_for_the_field, "raw words of an exception"),
         (lambda folder: templates(), a_prompt_that_is_left_out_goes_unnoticed, "lost the prompt without a word"),
+        (gguf_headers, headers_are_read_beyond_their_end, "unpack_from requires a buffer|IndexError"),
         (trace_files, exports_hold_what_a_terminal_obeys, "a terminal would obey"),
         (lambda folder: lambda dice: asyncio.run(session(dice)), a_narrow_terminal_ends_the_app, "ZeroDivisionError"),
     ],
-    ids=["settings", "models", "configs", "templates", "traces", "keys"],
+    ids=["settings", "models", "configs", "templates", "gguf", "traces", "keys"],
 )
 def test_a_planted_fault_is_found(
     makes: Callable[[Path], Callable[[Random], str]],
