@@ -303,5 +303,7 @@ def test_a_form_that_cannot_be_is_one_line(
         list(formed.what_ifs([one], never))
     plain = make_engine(TinyPair())
     run = list(plain.run("hello", ALL, never))
+    kept = asked(run, "speculative", ALL, 0)
+    assert checks_of(list(plain.what_ifs([replace(kept, weights="expanded")], never))), "it is so, whatever is free"
     with pytest.raises(PromptError, match="weights packed is for the fast CPU pass"):
         list(plain.what_ifs([replace(one, weights="packed")], never))

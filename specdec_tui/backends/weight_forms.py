@@ -81,7 +81,7 @@ def pair_in_form(pair: Pair, form: str) -> Pair:
     LoadError where the target cannot be held so, or both forms of it do not fit into memory together.
     """
     told = pair.info.target
-    if form == "expanded" != form_of(pair.target):
+    if form == "expanded" and form_of(pair.target) not in ("", form):
         _check_room(told)
     if (target := in_form(told.name, pair.target, form)) is pair.target:
         return pair
