@@ -12,7 +12,7 @@ from specdec_tui.backends.model import CausalModel, ModelContext, longest_text
 from specdec_tui.decoding.controls import Controls
 from specdec_tui.decoding.ending import Ending
 from specdec_tui.decoding.prompt import read_prompt
-from specdec_tui.decoding.rows import Row, Scores, processed
+from specdec_tui.decoding.rows import Row, Scores, processed_row
 from specdec_tui.decoding.rules import Rule
 from specdec_tui.decoding.sampling import Dice, Sampler
 
@@ -145,7 +145,7 @@ class DrawingDrafter:
         if controls.asked and float(logits.amax()) == -torch.inf:
             return None  # all that it could draft is forbidden
         sampler = self._running.sampler
-        row = logits if sampler.is_greedy else processed(sampler, logits[None])[0]
+        row = logits if sampler.is_greedy else processed_row(sampler, logits)
         return self._running.rule.draw(row, position, self._running.dice), row
 
     def synchronize(self) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from math import exp, isnan
+from math import exp, isfinite, isnan, log
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from specdec_tui.backends.answering import Told
 from specdec_tui.decoding.chances import MOST_ALTERNATIVES
 from specdec_tui.decoding.records import Insight
-from specdec_tui.decoding.rows import Rest, Row, Scores, dense
+from specdec_tui.decoding.rows import Few, Rest, Row, Scores, Whole, dense, in_memory, memory
 
 DIGITS = 5  # significant ones of a figure: a kept run has millions, and no eye tells more apart
+
+_NEVER = np.float32(-200)  # a scaled logit whose exponential is 0 in float32
+_GROUP = 64
 
 Alternatives = tuple[tuple[int, float], ...]
 
@@ -27,17 +33,14 @@ def insights(
     and say nothing, so there the rows are logits and the plain softmax at temperature 1 is shown.
     The ids `named` for a row are among its alternatives even where others are more probable.
     """
-    scores = dense(target)
-    rows = _describe(scores.softmax(-1) if greedy else scores, named)
     found: list[Insight] = []
-    for index, (entropy, top) in enumerate(rows):
-        own = drafter[index] if index < len(drafter) else None
+    for index, row in enumerate(target):
+        own, wanted = drafter[index] if index < len(drafter) else None, named[index] if index < len(named) else ()
+        entropy, top = _describe(row, wanted, greedy)
         if own is None:
             found.append(Insight(target_entropy=entropy, target_top=top))
         else:
-            row = dense(own)[None].softmax(-1) if greedy else dense(own)[None]
-            drafter_entropy, drafter_top = _describe(row, named[index : index + 1])[0]
-            found.append(Insight(entropy, drafter_entropy, top, drafter_top))
+            found.append(_with_drafter(Insight(entropy, target_top=top), own, wanted, greedy))
     return found
 
 
@@ -53,33 +56,90 @@ def of_told(told: Told | None, drafter: Row | None, named: Sequence[int], *, gre
         top = tuple((token, _rounded(exp(known[token]))) for token in (*best, *more))
     if drafter is None:
         return Insight(target_top=top)
-    row = dense(drafter)[None].softmax(-1) if greedy else dense(drafter)[None]
-    entropy, drafter_top = _describe(row, [named])[0]
-    return Insight(None, entropy, top, drafter_top)
+    return _with_drafter(Insight(target_top=top), drafter, named, greedy)
 
 
 def with_residual(insight: Insight, rest: Row | Rest, named: Sequence[int] = ()) -> Insight:
     """An insight with the alternatives of the residual `rest` [V] (not yet normalised) of its place."""
+    if isinstance(rest, Few):
+        total = float(rest.chances.sum(dtype=np.float64))
+        return replace(insight, residual_top=_of_few(replace(rest, chances=rest.chances / total), named)[1])
     row = dense(rest)
-    return replace(insight, residual_top=_alternatives((row / row.sum())[None], [named])[0])
+    return replace(insight, residual_top=_of_chances(row / row.sum(), named)[1])
 
 
-def _describe(p: torch.Tensor, named: Sequence[Sequence[int]]) -> list[tuple[float | None, Alternatives]]:
-    entropies = [None if isnan(each) else _rounded(each) for each in torch.special.entr(p).sum(-1).tolist()]
-    return list(zip(entropies, _alternatives(p, named), strict=True))
+def _with_drafter(insight: Insight, row: Row, named: Sequence[int], greedy: bool) -> Insight:
+    entropy, top = _describe(row, named, greedy)
+    return replace(insight, drafter_entropy=entropy, drafter_top=top)
 
 
-def _alternatives(p: torch.Tensor, named: Sequence[Sequence[int]]) -> list[Alternatives]:
-    values, ids = p.topk(min(MOST_ALTERNATIVES, p.shape[-1]))
-    found = []
-    for row, (row_ids, row_values) in enumerate(zip(ids.tolist(), values.tolist(), strict=True)):
-        top = [(token, value) for token, value in zip(row_ids, row_values, strict=True) if value > 0]
-        if len(top) == MOST_ALTERNATIVES:  # else what is not listed has no chance
-            missing = sorted(set(named[row] if row < len(named) else ()) - set(row_ids))
-            # A drafter may have fewer ids than the target.
-            top += [(token, float(p[row, token]) if token < p.shape[-1] else 0.0) for token in missing]
-        found.append(tuple((token, _rounded(value)) for token, value in top))
-    return found
+def _describe(row: Row, named: Sequence[int], greedy: bool) -> tuple[float | None, Alternatives]:
+    """The entropy, and the alternatives; under greedy sampling `row` holds logits."""
+    if isinstance(row, Few):
+        return _of_few(row, named)
+    if isinstance(row, Whole):
+        return _of_logits(row.logits, float(row.temperature), named)
+    if greedy and row.is_cpu and isfinite(float(row.amax())):
+        return _of_logits(in_memory(row), 1.0, named)
+    return _of_chances(row.softmax(-1) if greedy else row, named)
+
+
+def _of_chances(p: torch.Tensor, named: Sequence[int]) -> tuple[float | None, Alternatives]:
+    """Of probabilities [V]."""
+    entropy = float(torch.special.entr(p).sum(-1))
+    values, ids = p.topk(min(MOST_ALTERNATIVES, len(p)))
+    top = zip(ids.tolist(), values.tolist(), strict=True)
+    # A drafter may have fewer ids than the target.
+    listed = _listed(top, named, lambda token: float(p[token]) if token < len(p) else 0.0)
+    return None if isnan(entropy) else _rounded(entropy), listed
+
+
+def _of_few(row: Few, named: Sequence[int]) -> tuple[float | None, Alternatives]:
+    chances = row.chances.astype(np.float64)
+    some = chances[chances > 0]
+    best = _best(row.chances, MOST_ALTERNATIVES)
+    top = zip(row.ids[best].tolist(), chances[best].tolist(), strict=True)
+    return _rounded(max(0.0, -float(some @ np.log(some)))), _listed(top, named, row.__getitem__)
+
+
+def _of_logits(logits: npt.NDArray[Any], temperature: float, named: Sequence[int]) -> tuple[float | None, Alternatives]:
+    """Of the softmax of logits [V] at a temperature, the best of which is finite."""
+    highest = logits.max()
+    scaled, weights = memory(len(logits))
+    np.subtract(logits, highest, out=scaled)
+    if temperature != 1:
+        scaled /= np.float32(temperature)
+    np.maximum(scaled, _NEVER, out=scaled)
+    torch.exp(torch.from_numpy(scaled), out=torch.from_numpy(weights))  # NumPy's takes four times as long
+    total = float(weights.sum())
+    entropy = log(total) - float(weights @ scaled) / total
+    best = _best(logits, MOST_ALTERNATIVES)
+    top = zip(best.tolist(), (weights[best] / total).tolist(), strict=True)
+    listed = _listed(top, named, lambda token: float(weights[token]) / total if token < len(weights) else 0.0)
+    return _rounded(max(0.0, entropy)), listed
+
+
+def _best(values: npt.NDArray[Any], count: int) -> npt.NDArray[np.intp]:
+    """The indices of so many of the highest values, in order; of equal ones the lowest first."""
+    whole = len(values) // _GROUP * _GROUP
+    if whole // _GROUP > count:
+        # So many groups have one that is as good as their count-th best: what is lower is none of the best.
+        peaks = values[:whole].reshape(_GROUP, -1).max(0)
+        bound = np.partition(peaks, len(peaks) - count)[len(peaks) - count]
+        (among,) = np.nonzero(values >= bound)
+    else:
+        among = np.arange(len(values))
+    order = np.argsort(-values[among], kind="stable")[:count]
+    return among[order]
+
+
+def _listed(top: Iterable[tuple[int, float]], named: Sequence[int], chance: Callable[[int], float]) -> Alternatives:
+    """What of the most probable has a chance, and behind them those of `named` that are not among them."""
+    found = [(token, value) for token, value in top if value > 0]
+    if len(found) == MOST_ALTERNATIVES:  # else what is not listed has no chance
+        listed = {token for token, _ in found}
+        found += [(token, chance(token)) for token in sorted(set(named) - listed)]
+    return tuple((token, _rounded(value)) for token, value in found)
 
 
 def _rounded(value: float) -> float:

@@ -170,12 +170,26 @@ Scores = torch.Tensor | Sequence[Row]
 
 def processed(sampler: Sampler, logits: torch.Tensor) -> Scores:
     """The processed distributions of logits [n, V] of a run that is not greedy; a tensor [n, V] on other devices."""
-    found = kernels() if logits.device.type == "cpu" else None
+    found = kernels() if logits.is_cpu else None
     if found is None:
         return sampler.probabilities(logits)
-    rows = [_row(found, sampler, row) for row in logits.detach().float().contiguous().numpy()]
+    rows = [_row(found, sampler, row) for row in in_memory(logits)]
     # Where logits are no numbers, neither are chances: those who read them tell.
     return [sampler.probabilities(logits[i]) if row is None else row for i, row in enumerate(rows)]
+
+
+def processed_row(sampler: Sampler, logits: torch.Tensor) -> Row:
+    """As `processed`, of logits [V]."""
+    found = kernels() if logits.is_cpu else None
+    row: Row | None = None if found is None else _row(found, sampler, in_memory(logits))
+    return sampler.probabilities(logits) if row is None else row
+
+
+def in_memory(logits: torch.Tensor) -> Array:
+    """Logits of a CPU as an array of float32, each row in one piece; their own memory where they are that."""
+    plain = logits.dtype is torch.float32 and not logits.requires_grad and logits.is_contiguous()
+    array: Array = (logits if plain else logits.detach().float().contiguous()).numpy()
+    return array
 
 
 def _row(found: ModuleType, sampler: Sampler, logits: Array) -> Any:
@@ -185,7 +199,8 @@ def _row(found: ModuleType, sampler: Sampler, logits: Array) -> Any:
         from specdec_tui.decoding import kept_kernels
 
         narrow: Any = kept_kernels.narrow
-        ids, chances = narrow(logits, temperature, *kept, *_memory(len(logits)))
+        values, other = memory(len(logits))
+        ids, chances = narrow(logits, temperature, *kept, values, other.view(np.int32))
         return Few(ids, chances, len(logits), found) if len(ids) else None
     sums = np.empty(-(-len(logits) // found.PIECE))
     best, total = found.weigh(logits, temperature, sums)
@@ -204,11 +219,11 @@ def _numbers(sampler: Sampler) -> tuple[np.float32, tuple[Any, ...]]:
     return np.float32(sampler.divisor), kept if sampler.narrows else ()
 
 
-def _memory(width: int) -> tuple[Array, Array]:
-    """Memory of this thread's own for so many values and ids: to ask the system for it takes longer than a row."""
+def memory(width: int) -> tuple[Array, Array]:
+    """Two arrays float32 [width] of this thread's own: to ask the system for such takes longer than to fill them."""
     held: tuple[Array, Array] | None = getattr(_HELD, "memory", None)
-    if held is None or len(held[0]) < width:
-        held = _HELD.memory = (np.empty(width, np.float32), np.empty(width, np.int32))
+    if held is None or len(held[0]) != width:
+        held = _HELD.memory = (np.empty(width, np.float32), np.empty(width, np.float32))
     return held
 
 
