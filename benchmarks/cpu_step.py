@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM  # noqa: E402
 
 from specdec_tui.backends.causal_lm import TransformersModel  # noqa: E402
 from specdec_tui.backends.demo import drafter_folder, target_folder  # noqa: E402
-from specdec_tui.backends.lean_model import LeanModel  # noqa: E402
+from specdec_tui.backends.lean.model import LeanModel  # noqa: E402
 from specdec_tui.backends.model import CausalModel  # noqa: E402
 
 IN_A_ROW = 4
@@ -71,7 +71,7 @@ def main() -> int:
         plain, taken = (
             AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True) for _ in range(2)
         )
-        sides: list[CausalModel] = [TransformersModel(plain), LeanModel(taken)]
+        sides: list[CausalModel] = [TransformersModel(plain), LeanModel.of(taken)]
         floor = sides[1].memory_bytes / speed  # type: ignore[attr-defined]
         for tokens in (1, options.gamma + 1):
             before, after = (passes(side, options.context, tokens) for side in sides)

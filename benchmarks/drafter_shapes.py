@@ -21,7 +21,7 @@ import torch  # noqa: E402
 from transformers import AutoModelForCausalLM, LlamaConfig  # noqa: E402
 
 from specdec_tui.backends.demo import target_folder  # noqa: E402
-from specdec_tui.backends.lean_model import LeanModel  # noqa: E402
+from specdec_tui.backends.lean.model import LeanModel  # noqa: E402
 from specdec_tui.backends.model import ModelContext  # noqa: E402
 from specdec_tui.decoding.costs import predicted_speedup  # noqa: E402
 
@@ -62,7 +62,7 @@ def random_drafter(width: int, layers: int, heads: int, mlp: int, vocab_size: in
         tie_word_embeddings=True,
     )
     model = AutoModelForCausalLM.from_config(config).to(torch.bfloat16).float().eval()
-    return LeanModel(model), 2 * model.num_parameters()
+    return LeanModel.of(model), 2 * model.num_parameters()
 
 
 def seconds(context: ModelContext, tokens: int) -> float:

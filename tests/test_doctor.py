@@ -10,7 +10,7 @@ import torch
 
 from specdec_tui import cli, doctor
 from specdec_tui.backends.demo import drafter_folder
-from specdec_tui.backends.lean_model import LeanContext
+from specdec_tui.backends.lean.model import LeanContext
 
 PAIR = {"TARGET": str(drafter_folder()), "DRAFTER": str(drafter_folder()), "DEVICE": "cpu"}
 

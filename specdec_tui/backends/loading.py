@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from transformers import PreTrainedModel
@@ -21,8 +21,9 @@ from specdec_tui.backends.end_tokens import end_ids, ends_elsewhere
 from specdec_tui.backends.errors import first_line, is_out_of_memory, panics_raise, plainly
 from specdec_tui.backends.generate_probe import Inputs
 from specdec_tui.backends.generation_asks import settings_asked
-from specdec_tui.backends.lean_model import LeanModel, agrees, fits, why_not
-from specdec_tui.backends.model import LoadedDrafter, OtherTokenizer
+from specdec_tui.backends.lean.fit import agrees, fits, why_not
+from specdec_tui.backends.model import LoadedDrafter, OtherTokenizer, WeightForms
+from specdec_tui.backends.packed_load import PackedFile
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.backends.presets import ModelSpec, PairSpec, resolve
 from specdec_tui.backends.quiet import Heart, between_compilations, quiet
@@ -40,8 +41,11 @@ from specdec_tui.backends.weights import (
 )
 from specdec_tui.settings import ModelChoice
 
+if TYPE_CHECKING:
+    from specdec_tui.backends.lean.model import LeanModel
+
 _TRIAL = 40  # tokens
-Runnable = TransformersModel | LeanModel | EncoderDecoderModel | RemoteModel
+Runnable: TypeAlias = "TransformersModel | LeanModel | EncoderDecoderModel | RemoteModel"
 _NO_MEMORY = "Not enough memory:"
 
 
@@ -114,7 +118,13 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
         check_quantization(model)
         check_asked(model, device)
     dtype = resolve_dtype(choice.dtype, device)
-    needs = [memory.estimate(m.spec.name, m.config, dtype, m.spec.quantization) for m in models]
+    files = [PackedFile.of(m, device, dtype) for m in models]
+    needs = [
+        memory.estimate(
+            m.spec.name, m.config, dtype, m.spec.quantization, None if file is None else file.bytes_in(m.spec.weights)
+        )
+        for m, file in zip(models, files, strict=True)
+    ]
     places = memory.place(needs, device, spec.target.quantization) if needs else []
     notes += [place.note for place in places if place.note]
 
@@ -130,17 +140,19 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
     if server is not None:
         loaded, ends, infos = [server.model], server.end_ids, [server.info]
         notes += server.info.notices
-    for index, (model, need, place) in enumerate(zip(models, needs, places, strict=True), len(loaded)):
+    for index, (model, file, need, place) in enumerate(zip(models, files, needs, places, strict=True), len(loaded)):
         with _named(model):
             progress(Progress(f"Loading {model.spec.name}", (index + 0.1) / (len(checks) + 1)))
-            weights, caveats = load_weights(model, dtype, place)
+            packed, note = (None, "") if file is None else _packed(file, model.spec.name, heart)
+            weights, caveats = load_weights(model, dtype, place) if packed is None else (packed.shell, packed.told)
             caveats += model.told
             if index == 0 and (chance := chance_of(model.tokenizer)):
                 caveats += (
                     f"{model.spec.name}: its tokenizer has {chance}: the same prompt becomes other tokens each time, "
                     "as it does for generate.",
                 )
-            refuse_what_looks_ahead(model.spec.name, weights)
+            if packed is None:
+                refuse_what_looks_ahead(model.spec.name, weights)
             progress(Progress(f"Trying {model.spec.name}", (index + 0.9) / (len(checks) + 1)))
             context = context_length_of(weights.config.get_text_config(decoder=True))
             if index == 0:
@@ -154,8 +166,10 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
                 others.append(OtherTokenizer(translation, own_tokenizer, own_ends))
             if model.is_encoder_decoder:
                 check_start(model.spec.name, weights)
-            plain = EncoderDecoderModel(weights) if model.is_encoder_decoder else TransformersModel(weights)
-            told += _of_inputs(model.spec.name, weights.config.model_type, plain.inputs)
+            plain = None
+            if packed is None:
+                plain = EncoderDecoderModel(weights) if model.is_encoder_decoder else TransformersModel(weights)
+                told += _of_inputs(model.spec.name, weights.config.model_type, plain.inputs)
             asks = asked_by(model, weights)
             if index == 0:
                 if model.location.gguf_file is None:
@@ -167,8 +181,14 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
                     )
             done = applied if index == 0 else ()
             info = info_of(model, weights, need.parameters, context, (*caveats, *told), asked=asks, applied=done)
-            again = partial(_load_again, model, dtype, place)
-            runnable, note = _runnable(weights, plain, again, model.spec.name, heart)
+            runnable: Runnable
+            if packed is not None:
+                runnable = packed
+            else:
+                assert plain is not None
+                again = partial(_load_again, model, dtype, place)
+                notes += [note] if note else []
+                runnable, note = _runnable(weights, plain, again, model.spec.name, heart)
             notes += [note] if note else []
             runnable = as_asked(model.spec, runnable)
             loaded.append(runnable)
@@ -216,10 +236,11 @@ def _load_again(model: ModelDescription, dtype: torch.dtype, place: memory.Place
 
 def _as_held(info: ModelInfo, runnable: Runnable) -> ModelInfo:
     """What was loaded, as its executor holds it."""
-    if not isinstance(runnable, LeanModel):
+    if not isinstance(runnable, WeightForms):
         return info
-    held = str(runnable.head.dtype).removeprefix("torch.")
-    return replace(info, memory_bytes=runnable.memory_bytes, held_dtype="" if held == info.dtype else held)
+    held, where = runnable.held_dtype, str(runnable.device)
+    told = "" if held == info.dtype else held
+    return replace(info, device=where, memory_bytes=runnable.memory_bytes, held_dtype=told)
 
 
 def _of_inputs(name: str, kind: str, inputs: Inputs) -> tuple[str, ...]:
@@ -229,6 +250,19 @@ def _of_inputs(name: str, kind: str, inputs: Inputs) -> tuple[str, ...]:
     if not inputs.unknown:
         return ()
     return (f"{name}: generate fails on it ({inputs.unknown}): whether its texts are those of generate is not known.",)
+
+
+def _packed(file: PackedFile, name: str, heart: Heart) -> tuple[LeanModel | None, str]:
+    """A GGUF file's weights as they are packed, or why they have to be expanded by transformers."""
+    slower = f"{name} is expanded, which is slower and takes more memory: "
+    try:
+        with between_compilations(lambda: heart.beat_at(f"First-time compiling: {name} (up to a minute)")):
+            model, reason = file.load(heart)
+    except (LoadError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # compiling for this processor may fail in ways of its own
+        reason = f"the packed passes fail on this machine ({type(error).__name__}: {first_line(error)})"
+    return (None, f"{slower}{reason}.") if reason else (model, "")
 
 
 def _runnable(
@@ -255,7 +289,9 @@ def _runnable(
     try:
         # Only where it is not on the disk from an earlier load: the compiler itself tells.
         with between_compilations(lambda: heart.beat_at(f"First-time compiling: {name} (up to a minute)")):
-            lean = LeanModel(weights)
+            from specdec_tui.backends.lean.model import LeanModel
+
+            lean = LeanModel.of(weights)
             if agrees(lean, ids, expected):
                 return lean, ""
         reason = "the fast ones do not give its logits on this machine"

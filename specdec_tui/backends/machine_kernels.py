@@ -12,7 +12,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core import cgutils
 
-from specdec_tui.backends.cpu_kernels import Array, builds, keep_compiled
+from specdec_tui.backends.lean.blocks import Array
+from specdec_tui.backends.lean.compiled import builds, keep_compiled
 
 SUMS = 10
 """Independent sums, each of so many lanes as there are: enough to keep two multipliers of a latency of four or five

@@ -6,7 +6,7 @@ import gc
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,16 +78,20 @@ def refuse_what_cannot_fit(name: str, sizes: Sizes) -> None:
         raise LoadError(f"{name}: its config names {sizes.layers:,} layers: at most {_MOST_LAYERS:,} are built here.")
 
 
-def estimate(name: str, config: PreTrainedConfig, dtype: torch.dtype, quantization: str) -> Estimate:
+def estimate(
+    name: str, config: PreTrainedConfig, dtype: torch.dtype, quantization: str, packed_bytes: int | None = None
+) -> Estimate:
     """Count a model's weights by building it without memory (on the meta device).
 
-    LoadError when its config makes no model, or one whose parts alone fill the memory.
+    `packed_bytes`: what its weights take where they are held as they are stored. LoadError when its config makes no
+    model, or one whose parts alone fill the memory.
     """
     try:
         with accelerate.init_empty_weights(include_buffers=True), _bounded(name):
             # Eager attention, which every model has: a config may name a kernel to be fetched.
             model = class_for(config).from_config(config, attn_implementation="eager")
-        return _counted(name, model, config, dtype, quantization)
+        counted = _counted(name, model, config, dtype, quantization)
+        return counted if packed_bytes is None else replace(counted, weight_bytes=packed_bytes)
     except LoadError:
         raise
     except Exception as error:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from specdec_tui.backends.cpu_kernels import keep_compiled
+from specdec_tui.backends.lean.compiled import keep_compiled
 from specdec_tui.decoding.kernels import BLOCK, LEAST, PIECE, SUM, exp, inverse_of, peaks_of, sum_of, weights_of
 
 Array = npt.NDArray[Any]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from specdec_tui.backends.cpu_kernels import keep_compiled
+from specdec_tui.backends.lean.compiled import keep_compiled
 
 Array = npt.NDArray[Any]
 

@@ -27,7 +27,7 @@ _HELD = local()
 @cache
 def kernels() -> ModuleType | None:
     """The compiled functions; None where this machine cannot compile any."""
-    from specdec_tui.backends.lean_model import why_not
+    from specdec_tui.backends.lean.fit import why_not
 
     if why_not():
         return None

@@ -11,11 +11,11 @@ from tiny_encoder_decoders import ENCODER_DECODERS, tiny_encoder_decoder
 from tiny_transformers import CONFIGS, FAMILIES, LENGTH_DEPENDENT, RECURRENT, tiny_model
 from transformers import PreTrainedModel
 
-from specdec_tui.backends import lean_model
 from specdec_tui.backends.cache import RewindableCache
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.encoder_decoder import EncoderDecoderModel
-from specdec_tui.backends.lean_model import LeanContext, LeanModel
+from specdec_tui.backends.lean import fit
+from specdec_tui.backends.lean.model import LeanContext, LeanModel
 from specdec_tui.decoding import beam
 from specdec_tui.decoding.beam import Beams
 from specdec_tui.decoding.branches import SeparateBranches
@@ -105,8 +105,8 @@ def test_the_fast_pass_of_the_cpu_searches_as_generate_does(width: int) -> None:
     model = tiny_model("llama")
     ways = [(Beams(width, 1.0, stopping), ends) for stopping in STOPPING for ends in ENDS]
     wanted = [generated(model, *way) for way in ways]
-    assert lean_model.fits(model) and not lean_model.why_not()
-    lean = LeanModel(model)
+    assert fit.fits(model) and not fit.why_not()
+    lean = LeanModel.of(model)
     assert [ids_of(searched(lean, *way)) for way in ways] == wanted
 
 
@@ -198,5 +198,5 @@ def test_keys_that_are_copied_short_of_where_texts_part_are_found(monkeypatch: p
     wanted = [generated(model, *way) for way in ways]
     take = LeanContext.take
     monkeypatch.setattr(LeanContext, "take", lambda self, other, begin: take(self, other, begin + 1))
-    lean = LeanModel(model)
+    lean = LeanModel.of(model)
     assert [ids_of(searched(lean, *way)) for way in ways] != wanted

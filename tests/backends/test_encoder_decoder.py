@@ -187,7 +187,7 @@ def test_what_was_rewound_has_never_been(kind: str) -> None:
         fresh.extend(PROMPT, keep=1)
         again = context.extend([7, 8, 9], keep=3)
         context.rewind(length)
-        assert torch.allclose(again, fresh.extend([*range(30, 10 + length), 7, 8, 9], keep=3), atol=1e-4)
+        assert torch.allclose(again, fresh.extend([*range(30, 10 + length), 7, 8, 9], keep=3), atol=1e-3)
 
 
 @pytest.mark.parametrize("use_cache", [True, False])

@@ -9,7 +9,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from specdec_tui.backends.cpu_kernels import keep_compiled
+from specdec_tui.backends.lean.compiled import keep_compiled
 
 
 def _twice(x: float) -> float:

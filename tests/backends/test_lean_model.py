@@ -7,7 +7,8 @@ import torch
 from tiny_transformers import tiny_model
 
 from specdec_tui.backends.causal_lm import TransformersModel
-from specdec_tui.backends.lean_model import GROWTH, PREFILL_CHUNK, LeanModel, agrees, fits
+from specdec_tui.backends.lean.fit import agrees, fits
+from specdec_tui.backends.lean.model import PREFILL_CHUNK, LeanModel
 from specdec_tui.backends.model import PassCost
 
 KINDS = ["llama", "qwen2"]
@@ -15,7 +16,7 @@ KINDS = ["llama", "qwen2"]
 
 def lean(kind: str, **overrides: object) -> tuple[LeanModel, TransformersModel]:
     """A lean model and the transformers model it must agree with."""
-    return LeanModel(tiny_model(kind, **overrides)), TransformersModel(tiny_model(kind, **overrides))
+    return LeanModel.of(tiny_model(kind, **overrides)), TransformersModel(tiny_model(kind, **overrides))
 
 
 def reference(model: TransformersModel, ids: list[int], keep: int) -> torch.Tensor:
@@ -50,7 +51,7 @@ def test_any_interleaving_of_extend_and_rewind_gives_the_logits_of_transformers(
 def test_long_texts_are_taken_in_chunks_and_the_cache_grows(kind: str) -> None:
     model, plain = lean(kind, max_position_embeddings=2 * PREFILL_CHUNK)
     ids = [(7 * i + 3) % 320 for i in range(PREFILL_CHUNK + 60)]
-    assert len(ids) > 2 * GROWTH
+    assert len(ids) > PREFILL_CHUNK
     context = model.open(capacity=10)
     got = context.extend(ids[:-4], keep=90)  # the rows wanted begin in the first chunk
     torch.testing.assert_close(got, reference(plain, ids[:-4], 90), atol=1e-4, rtol=1e-4)
@@ -88,9 +89,9 @@ def test_variants_of_the_architecture_agree_with_transformers(overrides: dict[st
 def test_bfloat16_rounds_the_weights_and_nothing_else() -> None:
     rounded = tiny_model("llama").to(torch.bfloat16)
     plain = TransformersModel(tiny_model("llama").to(torch.bfloat16).float())
-    model = LeanModel(rounded)
+    model = LeanModel.of(rounded)
     ids = [(5 * i + 2) % 320 for i in range(50)]
-    assert model.rounded and model.head.dtype is torch.bfloat16
+    assert model.rounded and model.held_dtype == "bfloat16"
     context = model.open()
     got = torch.cat([context.extend(ids[:40], 40), context.extend(ids[40:], 10)])
     torch.testing.assert_close(got, reference(plain, ids, 50), atol=1e-4, rtol=1e-4)
@@ -99,12 +100,12 @@ def test_bfloat16_rounds_the_weights_and_nothing_else() -> None:
 def test_weights_that_are_bfloat16_numbers_are_held_as_such_and_give_the_same_logits() -> None:
     exact = tiny_model("llama").to(torch.bfloat16).float()
     plain = TransformersModel(tiny_model("llama").to(torch.bfloat16).float())
-    model = LeanModel(exact)
-    assert not model.rounded and model.head.dtype is torch.bfloat16
+    model = LeanModel.of(exact)
+    assert not model.rounded and model.held_dtype == "bfloat16"
     ids = [(5 * i + 2) % 320 for i in range(12)]
     torch.testing.assert_close(model.open().extend(ids, 12), reference(plain, ids, 12), atol=1e-4, rtol=1e-4)
     full, _ = lean("llama")
-    assert full.head.dtype is torch.float32
+    assert full.held_dtype == "float32"
 
 
 def test_a_model_that_computes_something_else_does_not_agree() -> None:
@@ -185,7 +186,8 @@ def test_a_mistral_without_a_window_fits() -> None:
     assert fits(model)
     plain = TransformersModel(tiny_model("mistral", sliding_window=None))
     ids = list(range(3, 40))
-    torch.testing.assert_close(LeanModel(model).open().extend(ids, 37), reference(plain, ids, 37), atol=1e-4, rtol=1e-4)
+    found = LeanModel.of(model).open().extend(ids, 37)
+    torch.testing.assert_close(found, reference(plain, ids, 37), atol=1e-4, rtol=1e-4)
 
 
 def test_half_precision_and_mixed_dtypes_are_left_to_transformers() -> None:

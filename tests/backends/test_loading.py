@@ -16,9 +16,10 @@ from safetensors.torch import load_file, save_file
 from test_compatibility import NO_TEXT
 from tiny_transformers import tiny_model, tiny_tokenizer
 
-from specdec_tui.backends import lean_model, loading, memory, weights
+from specdec_tui.backends import loading, memory, weights
 from specdec_tui.backends.causal_lm import TransformersModel
-from specdec_tui.backends.lean_model import LeanModel
+from specdec_tui.backends.lean import fit
+from specdec_tui.backends.lean.model import LeanModel
 from specdec_tui.backends.loading import Pair, load_pair
 from specdec_tui.backends.pair import LoadError, Progress
 from specdec_tui.decoding.records import Checked, LosslessStatus
@@ -88,7 +89,7 @@ def test_every_family_loads_as_target_and_drafter(save_model: Any, kind: str) ->
     folder = save_model("model", kind)
     pair = load(folder, folder)
     assert [drafter.model is pair.target for drafter in pair.drafters] == [False]
-    assert isinstance(pair.target, LeanModel) == (kind == "llama")
+    assert isinstance(pair.target, LeanModel) == (kind not in ("gpt2", "mamba"))
     assert isinstance(pair.target, LeanModel) or pair.target.rewindable
     assert not any("cannot be rewound" in note for note in pair.info.notes)
 
@@ -144,7 +145,7 @@ def test_quantized_models_are_smaller_and_still_rewind_exactly(
 def test_a_gguf_file_loads_dequantized_in_the_dtype_asked_for(tiny_gguf: Path) -> None:
     pair = load(tiny_gguf, dtype="bfloat16")
     assert pair.info.target.dtype == "bfloat16"
-    assert isinstance(pair.target, LeanModel) and pair.target.head.dtype is torch.bfloat16
+    assert isinstance(pair.target, LeanModel) and pair.target.held_dtype == "bfloat16"
 
 
 @pytest.mark.usefixtures("no_weights")
@@ -276,12 +277,12 @@ PRODUCTS = {1: {1}, 2: {2, 5, 9, 13}, 3: {3, 5, 6, 7, 9, 10, 11, 13, 14, 15}, 4:
 def test_a_wrong_product_of_any_number_of_tokens_is_found_before_it_is_used(
     tokens: int, save_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = LeanModel.short_pass
+    right = LeanModel.run
 
     def wrong(self: LeanModel, ids: Any, *rest: Any) -> torch.Tensor:
         return right(self, ids, *rest) * (1.1 if len(ids) in PRODUCTS[tokens] else 1)
 
-    monkeypatch.setattr(LeanModel, "short_pass", wrong)
+    monkeypatch.setattr(LeanModel, "run", wrong)
     pair = load(save_model("target"))
     assert isinstance(pair.target, TransformersModel)
     assert any(note.endswith("the fast ones do not give its logits on this machine.") for note in pair.info.notes)
@@ -323,13 +324,13 @@ def test_a_state_beside_the_cache_is_found_and_the_text_recomputed(
 def test_a_numba_that_does_not_work_leaves_plain_layers_and_says_so(
     save_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lean_model._kernels.cache_clear()
-    monkeypatch.setitem(sys.modules, "specdec_tui.backends.cpu_kernels", None)  # importing it fails
-    monkeypatch.delattr("specdec_tui.backends.cpu_kernels", raising=False)
+    fit.why_not.cache_clear()
+    monkeypatch.setitem(sys.modules, "specdec_tui.backends.lean.decoder_pass", None)  # importing it fails
+    monkeypatch.delattr("specdec_tui.backends.lean.decoder_pass", raising=False)
     try:
         pair = load(save_model("target"))
     finally:
-        lean_model._kernels.cache_clear()
+        fit.why_not.cache_clear()
     assert isinstance(pair.target, TransformersModel)
     note = next(note for note in pair.info.notes if "plain layers" in note)
     assert "runs on plain layers, which are slower: numba does not work (" in note
@@ -341,7 +342,7 @@ def test_a_pass_that_does_not_compile_leaves_plain_layers_and_says_so(
     def fails(self: LeanModel, *arguments: Any) -> None:
         raise RuntimeError("no such instruction\nand a page of assembly")
 
-    monkeypatch.setattr(LeanModel, "short_pass", fails)
+    monkeypatch.setattr(LeanModel, "run", fails)
     pair = load(save_model("target"))
     assert isinstance(pair.target, TransformersModel)
     note = next(note for note in pair.info.notes if "plain layers" in note)
@@ -377,8 +378,8 @@ def test_a_number_of_threads_that_another_package_decided_is_left_alone() -> Non
     code = (
         "import os, numba\n"
         "from numba.np.ufunc import parallel\n"
-        "from specdec_tui.backends import lean_model\n"
-        "assert lean_model.why_not() == ''\n"
+        "from specdec_tui.backends.lean import fit\n"
+        "assert fit.why_not() == ''\n"
         "parallel._launch_threads()\n"
         "numba.config.reload_config()  # as whenever a variable has changed: it refuses another number of threads\n"
     )

@@ -13,7 +13,7 @@ import torch
 from tiny_transformers import tiny_model
 
 from specdec_tui.backends.causal_lm import TransformersModel
-from specdec_tui.backends.lean_model import LeanModel
+from specdec_tui.backends.lean.model import LeanModel
 from specdec_tui.decoding.device_run import Programs
 from specdec_tui.decoding.drafters import Drafter, DraftSetup, ModelDrafter, Proposal
 from specdec_tui.decoding.loop import decode
@@ -84,7 +84,7 @@ def test_the_text_is_the_targets_own(kind: str, use_cache: bool) -> None:
 
 @pytest.mark.parametrize("gamma", [4, 8, 20])
 def test_the_fast_pass_of_the_cpu_goes_on_as_well(gamma: int) -> None:
-    target = LeanModel(bad_model("llama"))
+    target = LeanModel.of(bad_model("llama"))
     assert ids_of(run(target, BadDrafter(), gamma=gamma)) == ids_of(run(target))
 
 

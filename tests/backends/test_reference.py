@@ -13,7 +13,7 @@ from tiny_transformers import CONFIGS, tiny_model
 from specdec_tui.backends import causal_lm
 from specdec_tui.backends.cache import RewindableLayer
 from specdec_tui.backends.causal_lm import TransformersModel
-from specdec_tui.backends.lean_model import LeanContext, LeanModel
+from specdec_tui.backends.lean.model import LeanContext, LeanModel
 from specdec_tui.backends.model import LoadedDrafter, Referenced
 from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.backends.static_model import StaticContext
@@ -110,7 +110,7 @@ def test_rewinds_that_forget_nothing_are_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_fast_pass_of_the_cpu_over_wrong_keys_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = LeanModel(tiny_model("llama"))
+    target = LeanModel.of(tiny_model("llama"))
     assert checks(target, monkeypatch) == RIGHT
     extend = LeanContext.extend
 
@@ -174,7 +174,7 @@ def test_long_answers_are_looked_at_in_bounded_memory_with_the_same_result(monke
 def test_fast_passes_are_checked_against_transformers_own_layers(
     kind: str, overrides: dict[str, Any], dtype: torch.dtype
 ) -> None:
-    lean = LeanModel(tiny_model(kind, **overrides).to(dtype))
+    lean = LeanModel.of(tiny_model(kind, **overrides).to(dtype))
     plain = TransformersModel(tiny_model(kind, **overrides).to(dtype).float())
     ids = [(11 * i + 2) % 320 for i in range(20)]
     rows = torch.stack(list(lean.reference(PROMPT, ids)))

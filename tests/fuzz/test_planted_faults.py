@@ -21,7 +21,7 @@ from test_fuzz_traces import trace_files
 from specdec_tui import settings
 from specdec_tui.backends import chat_template, config_faults, config_sizes
 from specdec_tui.backends.gguf import header
-from specdec_tui.backends.lean_model import LeanContext
+from specdec_tui.backends.lean.model import LeanContext
 from specdec_tui.traces import export
 from specdec_tui.tui.app.app import SpecdecApp
 

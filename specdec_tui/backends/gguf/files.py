@@ -78,6 +78,12 @@ class GgufFile:
             raise LoadError(f"{self.paths[0]} has no tensor {named(name)}.")
         return self.tensors[name]
 
+    def expect(self, name: str, shape: tuple[int, ...]) -> None:
+        """LoadError where a tensor is not there, or of another shape (rows first)."""
+        if (found := self.tensor(name).shape) != shape:
+            sizes, asked = (" × ".join(map(str, each)) or "a number" for each in (found, shape))
+            raise LoadError(f"{self.paths[0]}: {named(name)} is {sizes}, where its sizes say {asked}.")
+
     def warm(self, progress: ReportProgress) -> None:
         """Have the disk read all of it into the page cache, telling the bytes; what `progress` raises ends it.
 

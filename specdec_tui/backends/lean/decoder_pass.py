@@ -1,0 +1,312 @@
+"""A whole decoder pass as one compiled CPU function: any number of tokens, weights in any of the formats.
+
+Decoding at batch size 1 is a race against memory: every weight is read once per pass, whether the pass holds one
+token or a block of drafts. Here a row of weights is read once, expanded in registers and multiplied with all tokens
+of the block; for many tokens (a prompt) some rows are expanded into the second-level cache and used from there. The
+interpreter lock is free from the first layer to the logits.
+
+A pass is a line of stages (five a layer): projections to queries, keys and values, head by head; attention; its
+output; gate and up; down. Threads take the parts of a stage one by one, and whoever finishes the last part does what
+is to be done alone (the norm) and opens the next stage. So nobody waits for a thread that has no processor at the
+moment and holds no part, and any number of threads, one after another too, come to the same end. Which thread
+computes what changes no bit: all sums have one order (`emit`, `attention`).
+
+The tables that tell shapes and places (all made by `model`), in the names used here:
+`sizes` int64: see the constants of its places; `numbers` float32: epsilon, scale of scores, cap of scores, cap of
+logits; `matrices` int64 [layers, 7, 6] and `head` int64 [6]: address, format, bytes of a row, blocks of a row, order,
+places of a row, of q, k, v, output, gate, up, down; `kernels` int64 [format]: addresses of `products.kernel_of`;
+`orders` int32 [orders, longest] and `lengths` int64 [orders]: column by place; `places` int32 [orders, longest
+column]: place by column; `needs` int64 [2 · layers + 1, orders]: which orders a normed input is laid out in, −1 for no
+more; `facts` int64 [layers, 2]: window (0: none) and which rotations; `norms` float32 [layers, 4, hidden]: before
+attention, behind it, before the MLP, behind it; `head_norms` float32 [layers, 2, width]; `bias` float32 [layers, rows].
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numba import get_num_threads, njit, prange, types
+
+from specdec_tui.backends.lean.attention import CHUNK, GROUP, TILE, activate, atomic_add, atomic_read, breathe
+from specdec_tui.backends.lean.blocks import Array
+from specdec_tui.backends.lean.compiled import keep_compiled
+from specdec_tui.backends.lean.layer_parts import (
+    ACTIVATION,
+    DOWN,
+    EPSILON,
+    EXPANDED_BYTES,
+    GATE,
+    HEADS,
+    INNER,
+    KEY_HEADS,
+    LOGIT_CAP,
+    ORDER,
+    OUTPUT,
+    PARTS,
+    SHORT,
+    UP,
+    WIDTH,
+    aligned,
+    attend_chunk,
+    behind,
+    lay_out,
+    norm,
+    project_head,
+    put_together,
+    times,
+)
+
+STAGES = 5
+COUNTER = 24
+"""int64 of a stage's counters, each on a cache line of its own: parts taken, parts done, whether the next may begin."""
+_SPINS = 4000
+_TOKENS_OF_TILE = 16
+
+_yield: Any = types.ExternalFunction("sched_yield", types.int32()) if sys.platform != "win32" else None
+
+
+def most_threads() -> int:
+    """Threads that `decoder_pass` can be given."""
+    return int(get_num_threads())
+
+
+if _yield is None:
+
+    @njit(nogil=True)
+    def _let_others() -> None:
+        breathe()
+
+else:
+
+    @njit(nogil=True)
+    def _let_others() -> None:
+        _yield()
+
+
+@njit(nogil=True)
+def _take(counters: Array, stage: int) -> int:
+    return atomic_add(counters.ctypes.data + 8 * COUNTER * stage, 1)
+
+
+@njit(nogil=True)
+def _finished(counters: Array, stage: int, parts: int) -> bool:
+    """Whether this was the last part."""
+    return atomic_add(counters.ctypes.data + 8 * (COUNTER * stage + 8), 1) + 1 == parts
+
+
+@njit(nogil=True)
+def _open(counters: Array, stage: int) -> None:
+    atomic_add(counters.ctypes.data + 8 * (COUNTER * stage + 16), 1)
+
+
+@njit(nogil=True)
+def _wait(counters: Array, stage: int) -> None:
+    place = counters.ctypes.data + 8 * (COUNTER * stage + 16)
+    spins = 0
+    while atomic_read(place) == 0:
+        breathe()
+        spins += 1
+        if spins > _SPINS:
+            _let_others()
+
+
+@njit(nogil=True, error_model="numpy")
+def _work(
+    x: Array, begin: int, sizes: Array, numbers: Array, matrices: Array, head: Array, kernels: Array, orders: Array,
+    lengths: Array, places: Array, needs: Array, facts: Array, norms: Array, head_norms: Array, last_norm: Array,
+    bias: Array, keys: Array, values: Array, cosines: Array, sines: Array, h: Array, branch: Array, inputs: Array,
+    queries: Array, best: Array, total: Array, mixed: Array, counters: Array, logits: Array,
+) -> None:  # fmt: skip
+    """What each thread does: parts of the stages, as long as there are any."""
+    m, hidden = x.shape
+    layers, heads, key_heads, width, inner = (
+        matrices.shape[0], sizes[HEADS], sizes[KEY_HEADS], sizes[WIDTH], sizes[INNER],
+    )  # fmt: skip
+    per_key = heads // key_heads
+    longest = inputs.shape[2]
+    chunks = (begin + m + CHUNK - 1) // CHUNK
+    size = max(2 * longest, EXPANDED_BYTES // 4, GROUP * (width + values.shape[3] + CHUNK) + 2)
+    room = aligned(size)
+    most = max(TILE, (inner // sizes[PARTS] + TILE - 1) // TILE * TILE)
+    y = aligned(m * max(width, 2 * most))
+    for layer in range(layers):
+        window, turns = facts[layer, 0], facts[layer, 1]
+        stage = STAGES * layer
+        parts = heads + 2 * key_heads
+        while True:
+            part = _take(counters, stage)
+            if part >= parts:
+                break
+            project_head(
+                part, layer, begin, sizes, numbers, matrices, kernels, inputs, bias, head_norms, cosines[turns],
+                sines[turns], queries, keys, values, y, room,
+            )  # fmt: skip
+            if _finished(counters, stage, parts):
+                _open(counters, stage)
+        _wait(counters, stage)
+
+        stage += 1
+        matrix = matrices[layer, OUTPUT]
+        target, place = inputs[matrix[ORDER]], places[matrix[ORDER]]
+        if m <= SHORT:
+            several = per_key if key_heads * chunks >= 4 * sizes[PARTS] // 8 else 1
+            groups = heads // several
+            parts = groups * chunks
+        else:
+            several, groups = 1, heads
+            tiles = (m + _TOKENS_OF_TILE - 1) // _TOKENS_OF_TILE
+            parts = heads * tiles
+        while True:
+            part = _take(counters, stage)
+            if part >= parts:
+                break
+            if m <= SHORT:
+                chunk, first = part // groups, part % groups * several
+                attend_chunk(
+                    chunk, layer, begin, first, several, 0, m, window, sizes, numbers, queries, keys, values, best,
+                    total, mixed, room,
+                )  # fmt: skip
+            else:
+                # The last tiles have most to do, so they come first.
+                one, tile = part % heads, tiles - 1 - part // heads
+                first, last = tile * _TOKENS_OF_TILE, min(m, (tile + 1) * _TOKENS_OF_TILE)
+                reach = (begin + last + CHUNK - 1) // CHUNK
+                for chunk in range(reach):
+                    attend_chunk(
+                        chunk, layer, begin, one, 1, first, last, window, sizes, numbers, queries, keys, values, best,
+                        total, mixed, room,
+                    )  # fmt: skip
+                for t in range(first, last):
+                    put_together(t, one, reach, width, best, total, mixed, place, target)
+            if _finished(counters, stage, parts):
+                if m <= SHORT:
+                    for t in range(m):
+                        for one in range(heads):
+                            put_together(t, one, chunks, width, best, total, mixed, place, target)
+                _open(counters, stage)
+        _wait(counters, stage)
+
+        stage += 1
+        rows = max(TILE, (hidden // sizes[PARTS] + TILE - 1) // TILE * TILE)
+        parts = (hidden + rows - 1) // rows
+        while True:
+            part = _take(counters, stage)
+            if part >= parts:
+                break
+            times(
+                kernels, matrix, target.ctypes.data, longest, branch.ctypes.data, hidden, m, part * rows,
+                min(hidden, (part + 1) * rows), room,
+            )  # fmt: skip
+            if _finished(counters, stage, parts):
+                behind(x, branch, layer, 1, sizes, numbers, norms, h, kernels)
+                lay_out(h, inputs, needs[2 * layer + 1], orders, lengths)
+                _open(counters, stage)
+        _wait(counters, stage)
+
+        stage += 1
+        matrix = matrices[layer, DOWN]
+        target, place = inputs[matrix[ORDER]], places[matrix[ORDER]]
+        parts = (inner + most - 1) // most
+        gate, up = matrices[layer, GATE], matrices[layer, UP]
+        while True:
+            part = _take(counters, stage)
+            if part >= parts:
+                break
+            first, last = part * most, min(inner, (part + 1) * most)
+            times(
+                kernels, gate, inputs[gate[ORDER]].ctypes.data, longest, y.ctypes.data - 4 * first, most, m, first,
+                last, room,
+            )  # fmt: skip
+            beside = y.ctypes.data + 4 * m * most
+            times(kernels, up, inputs[up[ORDER]].ctypes.data, longest, beside - 4 * first, most, m, first, last, room)
+            activate(sizes[ACTIVATION], y.ctypes.data, beside, m * most)
+            for t in range(m):
+                for r in range(last - first):
+                    target[t, place[first + r]] = y[t * most + r]
+            if _finished(counters, stage, parts):
+                _open(counters, stage)
+        _wait(counters, stage)
+
+        stage += 1
+        parts = (hidden + rows - 1) // rows
+        while True:
+            part = _take(counters, stage)
+            if part >= parts:
+                break
+            times(
+                kernels, matrix, target.ctypes.data, longest, branch.ctypes.data, hidden, m, part * rows,
+                min(hidden, (part + 1) * rows), room,
+            )  # fmt: skip
+            if _finished(counters, stage, parts):
+                behind(x, branch, layer, 3, sizes, numbers, norms, h, kernels)
+                if layer + 1 < layers:
+                    lay_out(h, inputs, needs[2 * layer + 2], orders, lengths)
+                else:
+                    keep = logits.shape[0]
+                    norm(x[m - keep :], last_norm, numbers[EPSILON], h[:keep], kernels)
+                    lay_out(h[:keep], inputs, needs[2 * layers], orders, lengths)
+                _open(counters, stage)
+        _wait(counters, stage)
+
+    stage = STAGES * layers
+    keep, vocabulary = logits.shape
+    rows = max(TILE, (vocabulary // (8 * sizes[PARTS]) + TILE - 1) // TILE * TILE)
+    parts = (vocabulary + rows - 1) // rows
+    cap = numbers[LOGIT_CAP]
+    while True:
+        part = _take(counters, stage)
+        if part >= parts:
+            break
+        first, last = part * rows, min(vocabulary, (part + 1) * rows)
+        times(
+            kernels, head, inputs[head[ORDER]].ctypes.data, longest, logits.ctypes.data, vocabulary, keep, first, last,
+            room,
+        )  # fmt: skip
+        if cap:
+            for t in range(keep):
+                for r in range(first, last):
+                    logits[t, r] = np.tanh(logits[t, r] / cap) * cap
+        if _finished(counters, stage, parts):
+            _open(counters, stage)
+    _wait(counters, stage)
+
+
+@njit(parallel=True, nogil=True, error_model="numpy")
+def decoder_pass(
+    x: Array, begin: int, threads: int, sizes: Array, numbers: Array, matrices: Array, head: Array, kernels: Array,
+    orders: Array, lengths: Array, places: Array, needs: Array, facts: Array, norms: Array, head_norms: Array,
+    last_norm: Array, bias: Array, keys: Array, values: Array, cosines: Array, sines: Array, logits: Array,
+) -> None:  # fmt: skip
+    """Run m tokens at positions from `begin` on.
+
+    x [m, hidden], float32, holds their embeddings and is overwritten. keys [layers, key heads, capacity / 16, width,
+    16] and values [layers, key heads, capacity, width filled up with 0 to a multiple of 16] are written at
+    begin…begin+m−1, the capacity a multiple of CHUNK; cosines and sines [kinds, positions, turned / 2]. The result:
+    logits [keep, vocabulary] after each of the
+    last `keep` tokens. For the rest see the module.
+    """
+    m, hidden = x.shape
+    layers, heads, width = matrices.shape[0], sizes[HEADS], sizes[WIDTH]
+    chunks = (begin + m + CHUNK - 1) // CHUNK
+    counters = np.zeros(COUNTER * (STAGES * layers + 1), np.int64)
+    inputs = aligned(orders.shape[0] * m * orders.shape[1]).reshape(orders.shape[0], m, orders.shape[1])
+    inputs[:] = 0
+    h = np.empty((m, hidden), np.float32)
+    branch = np.empty((m, hidden), np.float32)
+    queries = np.empty((m, heads * width), np.float32)
+    best = np.empty((m, heads, chunks), np.float32)
+    total = np.empty((m, heads, chunks), np.float32)
+    mixed = np.empty((m, heads, chunks, values.shape[3]), np.float32)
+    norm(x, norms[0, 0], numbers[EPSILON], h, kernels)
+    lay_out(h, inputs, needs[0], orders, lengths)
+    for _ in prange(threads):
+        _work(
+            x, begin, sizes, numbers, matrices, head, kernels, orders, lengths, places, needs, facts, norms,
+            head_norms, last_norm, bias, keys, values, cosines, sines, h, branch, inputs, queries, best, total, mixed,
+            counters, logits,
+        )  # fmt: skip
+
+
+keep_compiled(decoder_pass)

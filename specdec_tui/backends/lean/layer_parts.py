@@ -1,0 +1,275 @@
+"""The parts of a layer that one thread computes alone, compiled: see `decoder_pass` for what it is told."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from specdec_tui.backends.lean.attention import CHUNK, GROUP, TILE, mix_of, scores_of, softmax_of
+from specdec_tui.backends.lean.blocks import F32, Array
+from specdec_tui.backends.lean.emit import MOST_TOKENS
+from specdec_tui.backends.lean.products import call_kernel
+
+HEADS, KEY_HEADS, WIDTH, TURNED, PAIRED, INNER, ACTIVATION, POST_NORMS, HEAD_NORMS, PARTS = range(10)
+"""Places in `sizes`: heads, key heads, width of a head, numbers of it that are turned, whether these are turned side
+by side, inner width, activation, norms behind attention and MLP, norms of queries and keys, parts of a stage."""
+SIZES = 10
+EPSILON, SCALE, SCORE_CAP, LOGIT_CAP = range(4)
+ADDRESS, FORMAT, ROW_BYTES, BLOCKS, ORDER, PLACES = range(6)
+Q, K, V, OUTPUT, GATE, UP, DOWN = range(7)
+SHORT = 16
+"""Tokens up to which a pass is bound by memory, and attention is shared out by positions."""
+EXPANDED_BYTES = 96 << 10
+
+
+@njit(nogil=True)
+def aligned(count: int) -> Array:
+    """float32 [count], not filled, where a cache line begins: what lies across two of them is read twice."""
+    room = np.empty(count + 16, np.float32)
+    begin = (-room.ctypes.data) % 64 // 4
+    return room[begin : begin + count]
+
+
+@njit(nogil=True)
+def times(
+    kernels: Array,
+    matrix: Array,
+    x: int,
+    x_stride: int,
+    y: int,
+    y_stride: int,
+    m: int,
+    begin: int,
+    end: int,
+    room: Array,
+) -> None:
+    """y[t, r] = row r · x[t] for m tokens and the rows begin…end−1; x, y addresses, y's first column is row 0."""
+    kernel, held, row_bytes, blocks = kernels[matrix[FORMAT]], matrix[ADDRESS], matrix[ROW_BYTES], matrix[BLOCKS]
+    if m <= SHORT:
+        t = 0
+        while t < m:
+            left = m - t
+            rounds = (left + MOST_TOKENS - 1) // MOST_TOKENS
+            count = (left + rounds - 1) // rounds
+            call_kernel(
+                kernel, count, held, row_bytes, x + 4 * t * x_stride, x_stride, y + 4 * t * y_stride, y_stride,
+                begin, end, blocks,
+            )  # fmt: skip
+            t += count
+        return
+    laid_out = room.ctypes.data
+    rows = max(2, min(EXPANDED_BYTES // (4 * x_stride), room.shape[0] // x_stride) // 2 * 2)
+    for first in range(begin, end, rows):
+        last = min(first + rows, end)
+        call_kernel(kernel, 0, held, row_bytes, 0, 0, laid_out, x_stride, first, last, blocks)
+        t = 0
+        while t < m:
+            count = min(3, m - t)
+            call_kernel(
+                kernels[F32], count, laid_out, 4 * x_stride, x + 4 * t * x_stride, x_stride,
+                y + 4 * (t * y_stride + first), y_stride, 0, last - first, matrix[PLACES],
+            )  # fmt: skip
+            t += count
+
+
+@njit(nogil=True, error_model="numpy")
+def norm(x: Array, weight: Array, epsilon: float, y: Array, kernels: Array) -> None:
+    """y[t] = x[t] · weight / √(mean of x[t]² + epsilon)."""
+    m, n = x.shape
+    square = np.empty(1, np.float32)
+    whole = n // 32 * 32
+    for t in range(m):
+        row = x[t]
+        square[0] = 0
+        if whole:
+            place = row.ctypes.data
+            call_kernel(kernels[F32], 1, place, 0, place, 0, square.ctypes.data, 0, 0, 1, whole)
+        total = square[0]
+        for j in range(whole, n):
+            total += row[j] * row[j]
+        scale = np.float32(1) / np.sqrt(total / np.float32(n) + epsilon)
+        for j in range(n):
+            y[t, j] = row[j] * scale * weight[j]
+
+
+@njit(nogil=True)
+def lay_out(h: Array, inputs: Array, need: Array, orders: Array, lengths: Array) -> None:
+    """Copies of h [m, hidden] in each of the orders that are needed; places without a column are 0."""
+    for n in range(need.shape[0]):
+        o = need[n]
+        if o < 0:
+            break
+        for t in range(h.shape[0]):
+            for i in range(lengths[o]):
+                column = orders[o, i]
+                inputs[o, t, i] = h[t, column] if column >= 0 else np.float32(0)
+
+
+@njit(nogil=True)
+def turn(head: Array, cosines: Array, sines: Array, turned: int, paired: int) -> None:
+    """Rotate one head [width] in place by the angles of its position, [turned / 2]."""
+    half = turned // 2
+    if paired:
+        for i in range(half):
+            a, b = head[2 * i], head[2 * i + 1]
+            head[2 * i] = a * cosines[i] - b * sines[i]
+            head[2 * i + 1] = b * cosines[i] + a * sines[i]
+    else:
+        for i in range(half):
+            a, b = head[i], head[half + i]
+            head[i] = a * cosines[i] - b * sines[i]
+            head[half + i] = b * cosines[i] + a * sines[i]
+
+
+@njit(nogil=True, error_model="numpy")
+def project_head(
+    part: int, layer: int, begin: int, sizes: Array, numbers: Array, matrices: Array, kernels: Array, inputs: Array,
+    bias: Array, head_norms: Array, cosines: Array, sines: Array, queries: Array, keys: Array, values: Array,
+    y: Array, room: Array,
+) -> None:  # fmt: skip
+    """One head of queries, keys or values: product, bias, norm, rotation, and where it belongs."""
+    heads, key_heads, width = sizes[HEADS], sizes[KEY_HEADS], sizes[WIDTH]
+    m = queries.shape[0]
+    which = Q if part < heads else (K if part < heads + key_heads else V)
+    number = part - (0 if which == Q else (heads if which == K else heads + key_heads))
+    matrix = matrices[layer, which]
+    x = inputs[matrix[ORDER]]
+    first = number * width
+    # As if y had the columns of all heads.
+    times(kernels, matrix, x.ctypes.data, x.shape[1], y.ctypes.data - 4 * first, width, m, first, first + width, room)
+    found = y[: m * width].reshape(m, width)
+    if bias.shape[1]:
+        offset = part * width
+        for t in range(m):
+            for j in range(width):
+                found[t, j] += bias[layer, offset + j]
+    if which != V:
+        if sizes[HEAD_NORMS]:
+            norm(found, head_norms[layer, 0 if which == Q else 1], numbers[EPSILON], found, kernels)
+        for t in range(m):
+            turn(found[t], cosines[begin + t], sines[begin + t], sizes[TURNED], sizes[PAIRED])
+    if which == Q:
+        for t in range(m):
+            for j in range(width):
+                queries[t, first + j] = found[t, j]
+    elif which == K:
+        for t in range(m):
+            tile, lane = (begin + t) // TILE, (begin + t) % TILE
+            for j in range(width):
+                keys[layer, number, tile, j, lane] = found[t, j]
+    else:
+        for t in range(m):
+            for j in range(width):
+                values[layer, number, begin + t, j] = found[t, j]
+
+
+@njit(nogil=True)
+def attend_chunk(
+    chunk: int, layer: int, begin: int, head: int, several: int, first: int, last: int, window: int, sizes: Array,
+    numbers: Array, queries: Array, keys: Array, values: Array, best: Array, total: Array, mixed: Array, room: Array,
+) -> None:  # fmt: skip
+    """Queries of heads head…head+several−1 (of one key head) and tokens first…last−1 over one chunk of positions.
+
+    Writes best, total [m, heads, chunks] and mixed [m, heads, chunks, room of a value]; a total of 0: none counted.
+    """
+    heads, key_heads, width, wide = sizes[HEADS], sizes[KEY_HEADS], sizes[WIDTH], values.shape[3]
+    key_head = head // (heads // key_heads)
+    start = chunk * CHUNK
+    asked, scores = room[: GROUP * width], room[GROUP * width : GROUP * (width + CHUNK)]
+    answer = room[GROUP * (width + CHUNK) : GROUP * (width + wide + CHUNK)]
+    told = room[GROUP * (width + wide + CHUNK) : GROUP * (width + wide + CHUNK) + 2]
+    every, done = several * (last - first), 0
+    while done < every:
+        count = min(GROUP, every - done)
+        low, high = CHUNK, 0
+        for i in range(count):
+            t, h = first + (done + i) // several, head + (done + i) % several
+            for j in range(width):
+                asked[i * width + j] = queries[t, h * width + j]
+            high = max(high, min(CHUNK, begin + t + 1 - start))
+            low = min(low, max(0, begin + t + 1 - window - start) if window else 0)
+        low = low // TILE * TILE
+        if high <= low:
+            for i in range(count):
+                t, h = first + (done + i) // several, head + (done + i) % several
+                total[t, h, chunk] = np.float32(0)
+            done += count
+            continue
+        tiles = (high - low + TILE - 1) // TILE
+        scores_of(
+            count, asked.ctypes.data, width, keys[layer, key_head, (start + low) // TILE].ctypes.data, tiles, width,
+            scores.ctypes.data, CHUNK,
+        )  # fmt: skip
+        for i in range(count):
+            t, h = first + (done + i) // several, head + (done + i) % several
+            end = min(CHUNK, begin + t + 1 - start) - low
+            from_ = (max(0, begin + t + 1 - window - start) if window else 0) - low
+            if end <= max(0, from_):
+                total[t, h, chunk] = np.float32(0)
+                for j in range(high - low):
+                    scores[i * CHUNK + j] = np.float32(0)
+                continue
+            softmax_of(
+                scores[i * CHUNK :].ctypes.data, tiles * TILE, from_, end, numbers[SCALE], numbers[SCORE_CAP],
+                told.ctypes.data,
+            )  # fmt: skip
+            best[t, h, chunk], total[t, h, chunk] = told[0], told[1]
+        mix_of(
+            count, scores.ctypes.data, CHUNK, values[layer, key_head, start + low].ctypes.data, high - low, wide,
+            answer.ctypes.data, wide,
+        )  # fmt: skip
+        for i in range(count):
+            t, h = first + (done + i) // several, head + (done + i) % several
+            for j in range(wide):
+                mixed[t, h, chunk, j] = answer[i * wide + j]
+        done += count
+
+
+@njit(nogil=True, error_model="numpy")
+def put_together(
+    t: int, head: int, chunks: int, width: int, best: Array, total: Array, mixed: Array, place: Array, out: Array
+) -> None:
+    """The result of a head for a token, of its chunks in order, to where the next product wants each number."""
+    highest, first = np.float32(0), -1
+    for c in range(chunks):
+        if total[t, head, c] != 0 and (first < 0 or not best[t, head, c] <= highest):
+            highest = best[t, head, c]
+            first = c if first < 0 else first
+    sums = mixed[t, head, first]
+    share = np.float32(np.exp(best[t, head, first] - highest))
+    whole = share * total[t, head, first]
+    for j in range(sums.shape[0]):
+        sums[j] *= share
+    for c in range(first + 1, chunks):
+        if total[t, head, c] != 0:
+            share = np.float32(np.exp(best[t, head, c] - highest))
+            whole += share * total[t, head, c]
+            more = mixed[t, head, c]
+            for j in range(sums.shape[0]):
+                sums[j] += share * more[j]
+    for j in range(width):
+        out[t, place[head * width + j]] = sums[j] / whole
+
+
+@njit(nogil=True, error_model="numpy")
+def behind(
+    x: Array,
+    branch: Array,
+    layer: int,
+    which: int,
+    sizes: Array,
+    numbers: Array,
+    norms: Array,
+    h: Array,
+    kernels: Array,
+) -> None:
+    """Add a branch to x, and norm for what comes next; `which`: 1 behind attention, 3 behind the MLP of a layer."""
+    if sizes[POST_NORMS]:
+        norm(branch, norms[layer, which], numbers[EPSILON], branch, kernels)
+    for t in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            x[t, j] += branch[t, j]
+    if which == 1:
+        norm(x, norms[layer, 2], numbers[EPSILON], h, kernels)
+    elif layer + 1 < norms.shape[0]:
+        norm(x, norms[layer + 1, 0], numbers[EPSILON], h, kernels)

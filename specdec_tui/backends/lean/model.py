@@ -1,0 +1,368 @@
+"""Decoders on a CPU, at the speed of the memory: the one module that owns these choices.
+
+Every pass, over one token or a whole prompt, runs in one compiled function, `decoder_pass`, and a token's logits are
+the same bits however its text was cut. Sums are in float32; weights are held as a GGUF file packs them, or as float32,
+or, where all are bfloat16 numbers, as such (widening them is exact). With dtype bfloat16 weights are rounded to it,
+and only they.
+
+`fit.fits` says which models this is for, `fit.agrees` tries it out against the loaded model, and whatever does not
+fit or agree stays with `TransformersModel`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from specdec_tui.backends.causal_lm import context_length_of
+from specdec_tui.backends.contexts import RecomputedContext
+from specdec_tui.backends.decoder import Decoder, describe
+from specdec_tui.backends.gguf.files import GgufFile
+from specdec_tui.backends.gguf.kinds import BF16, F16, kind_name
+from specdec_tui.backends.lean import decoder_pass as kernels
+from specdec_tui.backends.lean.attention import CHUNK, GELU_TANH, SILU, TILE
+from specdec_tui.backends.lean.blocks import F32, Array, order_of
+from specdec_tui.backends.lean.emit import LANES
+from specdec_tui.backends.lean.layer_parts import SIZES
+from specdec_tui.backends.lean.products import kernel_of
+from specdec_tui.backends.lean.reference import LeanReference
+from specdec_tui.backends.lean.weights import EXPANDED, PACKED, Matrix, Weights, expanded, of_file, of_modules
+from specdec_tui.backends.model import ModelContext, PassCost
+from specdec_tui.backends.pair import LoadError
+
+PREFILL_CHUNK = 256
+"""Tokens of a pass over a prompt."""
+_REFERENCE_ROWS = 512
+_PARTS_OF_THREAD = 8
+# The threads of numba's simplest pool must not be asked by two callers at once.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """What `decoder_pass` is told of a model; see there. `owners`: arrays whose addresses are in it."""
+
+    sizes: Array
+    numbers: Array
+    matrices: Array
+    head: Array
+    kernels: Array
+    orders: Array
+    lengths: Array
+    places: Array
+    needs: Array
+    facts: Array
+    norms: Array
+    head_norms: Array
+    last_norm: Array
+    bias: Array
+
+
+def _tables(decoder: Decoder, weights: Weights, threads: int) -> _Tables:
+    found: dict[tuple[int, int], int] = {}
+
+    def order_number(matrix: Matrix) -> int:
+        return found.setdefault((matrix.order, matrix.columns), len(found))
+
+    def row(matrix: Matrix) -> tuple[int, ...]:
+        places = len(order_of(matrix.order, matrix.columns, LANES))
+        address = matrix.data.ctypes.data
+        return (address, matrix.kind, matrix.row_bytes, matrix.blocks, order_number(matrix), places)
+
+    # Orders of those that read the same input first, so that a number means one width.
+    matrices = np.array([[row(matrix) for matrix in layer.matrices] for layer in weights.layers], np.int64)
+    head = np.array(row(weights.head), np.int64)
+    all_orders = [order_of(order, columns, LANES) for order, columns in found]
+    longest = -(-max(map(len, all_orders)) // 32) * 32
+    orders = np.full((len(found), longest), -1, np.int32)
+    places = np.zeros((len(found), max(columns for _, columns in found)), np.int32)
+    for number, order in enumerate(all_orders):
+        orders[number, : len(order)] = order
+        there = np.flatnonzero(order >= 0)
+        places[number, order[there]] = there
+    needs = np.full((2 * len(weights.layers) + 1, len(found)), -1, np.int64)
+
+    def need(place: int, numbers: set[int]) -> None:
+        needs[place, : len(numbers)] = sorted(numbers)
+
+    for n, layer in enumerate(weights.layers):
+        need(2 * n, {order_number(matrix) for matrix in layer.matrices[:3]})
+        need(2 * n + 1, {order_number(matrix) for matrix in layer.matrices[4:6]})
+    need(2 * len(weights.layers), {order_number(weights.head)})
+
+    held = {matrix.kind for matrix in weights.matrices} | {F32}
+    addresses = np.zeros(max(held) + 1, np.int64)
+    for kind in held:
+        addresses[kind] = kernel_of(kind).address
+    sizes = np.zeros(SIZES, np.int64)
+    sizes[:SIZES] = (
+        decoder.heads,
+        decoder.key_heads,
+        decoder.width,
+        decoder.turned,
+        weights.paired,
+        decoder.inner,
+        {"silu": SILU, "gelu_tanh": GELU_TANH}[decoder.activation],
+        bool(decoder.family.norms[1]),
+        decoder.family.head_norms,
+        _PARTS_OF_THREAD * threads,
+    )
+    numbers = (decoder.epsilon, decoder.score_scale, decoder.score_cap, decoder.logit_cap)
+    return _Tables(
+        sizes=sizes,
+        numbers=np.array(numbers, np.float32),
+        matrices=matrices,
+        head=head,
+        kernels=addresses,
+        orders=orders,
+        lengths=np.array([len(order) for order in all_orders], np.int64),
+        places=places,
+        needs=needs,
+        facts=np.array([(layer.window, layer.rotation) for layer in decoder.layers], np.int64),
+        norms=np.stack([layer.norms for layer in weights.layers]),
+        head_norms=np.stack([layer.head_norms for layer in weights.layers]),
+        last_norm=weights.last_norm,
+        bias=np.stack([layer.bias for layer in weights.layers]),
+    )
+
+
+class LeanModel:
+    """A `CausalModel` on the CPU. `form`: how its weights are held; see `model.WeightForms`.
+
+    Made by `of` and `of_file`; `shell` is transformers' model, of which nothing but the code and the config is used.
+    `rounded` says whether weights of the loaded model were asked for in bfloat16.
+    """
+
+    dtype = torch.float32
+
+    def __init__(self, shell: PreTrainedModel, decoder: Decoder, weights: Weights, form: str, rounded: bool) -> None:
+        self.decoder, self.weights, self.form, self.rounded = decoder, weights, form, rounded
+        self.shell, self._context_length = shell, context_length_of(shell.config)
+        self._threads = max(1, min(torch.get_num_threads(), kernels.most_threads()))
+        self._tables = _tables(decoder, weights, self._threads)
+        self._reference: LeanReference | None = None
+        self._packed_weights = weights
+        self._siblings: WeakValueDictionary[str, LeanModel] = WeakValueDictionary({form: self})
+        self._reached = 0
+        self.reach(2 * CHUNK)
+
+    @classmethod
+    def of(cls, model: PreTrainedModel) -> Self:
+        """Takes over the weights of a loaded model. The caller has asked `fit.fits`."""
+        decoder = describe(model)
+        assert isinstance(decoder, Decoder), decoder
+        rounded = model.dtype is torch.bfloat16
+        return cls(model, decoder, of_modules(model, decoder), EXPANDED, rounded)
+
+    @classmethod
+    def of_file(cls, shell: PreTrainedModel, file: GgufFile, beat: Callable[[], None] = lambda: None) -> Self:
+        """Over the mapped weights of a GGUF file. LoadError for tensors that do not fit the config of `shell`."""
+        decoder = describe(shell)
+        assert isinstance(decoder, Decoder), decoder
+        return cls(shell, decoder, of_file(file, decoder, beat), PACKED, False)
+
+    def first_layers(self, shell: PreTrainedModel) -> LeanModel:
+        """The model with as many of its first layers as `shell` has."""
+        count = shell.config.num_hidden_layers
+        decoder = replace(self.decoder, layers=self.decoder.layers[:count])
+        return LeanModel(shell, decoder, replace(self.weights, layers=self.weights.layers[:count]), self.form, False)
+
+    @property
+    def pass_cost(self) -> PassCost:
+        """See `model.Costing`."""
+        read = [matrix for layer in self.weights.layers for matrix in layer.matrices] + [self.weights.head]
+        return PassCost(sum(m.data.nbytes for m in read), sum(m.rows * m.columns for m in read))
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        return (PACKED, EXPANDED) if self.weights.owners else (EXPANDED,)
+
+    def in_form(self, form: str) -> LeanModel:
+        """See `model.WeightForms`."""
+        if form not in self.forms:
+            raise LoadError(f"weights {form}: this model's can be held {' or '.join(self.forms)} only.")
+        known = self._siblings.get(form)
+        if known is None:
+            weights = self._packed_weights if form == PACKED else expanded(self._packed_weights)
+            known = LeanModel(self.shell, self.decoder, weights, form, self.rounded)
+            known._siblings, known._packed_weights = self._siblings, self._packed_weights
+            self._siblings[form] = known
+        return known
+
+    def reach(self, end: int) -> None:
+        """Have rotations for the positions below `end`: cosines and sines [kinds, positions, turned / 2]."""
+        if end <= self._reached:
+            return
+        self._reached = 2 * end
+        tables = []
+        for rotation in self.decoder.rotations:
+            angles = torch.arange(2 * end, dtype=torch.float32)[:, None] * rotation.frequencies
+            tables.append((angles.cos() * rotation.scale, angles.sin() * rotation.scale))
+        self.cosines: Array = np.stack([cosines.numpy() for cosines, _ in tables])
+        self.sines: Array = np.stack([sines.numpy() for _, sines in tables])
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What a person should know of how its weights are held."""
+        return self.weights.told
+
+    @property
+    def held_dtype(self) -> str:
+        """What most of its weights are stored as: a dtype's or a GGUF format's name."""
+        sizes: dict[int, int] = {}
+        for matrix in self.weights.matrices:
+            sizes[matrix.kind] = sizes.get(matrix.kind, 0) + matrix.rows * matrix.columns
+        kind = max(sizes, key=sizes.__getitem__)
+        return {F32: "float32", F16: "float16", BF16: "bfloat16"}.get(kind) or kind_name(kind)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of all weights as they are held."""
+        return self.weights.memory_bytes
+
+    @property
+    def vocab_size(self) -> int:
+        return self.weights.head.rows
+
+    @property
+    def context_length(self) -> int | None:
+        return self._context_length
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def open(self, *, use_cache: bool = True, capacity: int = 0) -> ModelContext:
+        if not use_cache:
+            return RecomputedContext(self)
+        if self._context_length is not None:
+            capacity = min(capacity, self._context_length)
+        return LeanContext(self, capacity)
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def forward(self, ids: Sequence[int], keep: int) -> Tensor:
+        """Logits [keep, vocab_size], float32, after each of the last `keep` of a whole text."""
+        return LeanContext(self, len(ids)).extend(ids, keep)
+
+    @torch.no_grad()
+    def reference(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> Iterator[Tensor]:
+        """See `model.Referenced`."""
+        if self._reference is None:
+            self._reference = LeanReference(self.shell.model, self.decoder, self.weights)
+        text = [*prompt_ids, *ids]
+        states = self._reference.hidden(self.embed(text[:-1]))[len(prompt_ids) - 1 :]
+        head = self.weights.head.natural()
+        for rows in states.split(_REFERENCE_ROWS):
+            logits = functional.linear(rows, head)
+            cap = self.decoder.logit_cap
+            yield from cap * torch.tanh(logits / cap) if cap else logits
+
+    def check_room(self, length: int) -> None:
+        """ValueError when a context of `length` tokens is longer than the model was made for."""
+        if self._context_length is not None and length > self._context_length:
+            raise ValueError(f"{length} tokens do not fit the context length of {self._context_length}")
+
+    def embed(self, ids: Sequence[int]) -> Tensor:
+        """[n, hidden], float32, the caller's own."""
+        if not all(0 <= token < self.weights.embedding.rows for token in ids):
+            raise IndexError("a token beyond the vocabulary")
+        found = self.weights.embedding.natural(ids)
+        return found if self.decoder.embedding_scale == 1 else found * self.decoder.embedding_scale
+
+    def run(self, ids: Sequence[int], begin: int, keep: int, keys: Array, values: Array) -> Tensor:
+        """Logits [keep, vocab_size] of a pass over tokens at positions from `begin` on; see `decoder_pass`."""
+        logits = torch.empty(keep, self.vocab_size)
+        tables = self._tables
+        with _ONE_AT_A_TIME:
+            kernels.decoder_pass(
+                self.embed(ids).numpy(),
+                begin,
+                self._threads,
+                tables.sizes,
+                tables.numbers,
+                tables.matrices,
+                tables.head,
+                tables.kernels,
+                tables.orders,
+                tables.lengths,
+                tables.places,
+                tables.needs,
+                tables.facts,
+                tables.norms,
+                tables.head_norms,
+                tables.last_norm,
+                tables.bias,
+                keys,
+                values,
+                self.cosines,
+                self.sines,
+                logits.numpy(),
+            )
+        return logits
+
+
+class LeanContext:
+    """A sequence: keys [layers, key heads, capacity / 16, width, 16] and values [layers, key heads, capacity, room]."""
+
+    recomputes = False
+
+    def __init__(self, model: LeanModel, capacity: int) -> None:
+        self._model, self._length, self._capacity = model, 0, 0
+        self._keys: Array = np.empty(0, np.float32)
+        self._values: Array = np.empty(0, np.float32)
+        self._make_room(max(capacity, 1))
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    def rewind(self, length: int) -> None:
+        self._length = min(self._length, length)
+
+    def take(self, other: ModelContext, begin: int) -> None:
+        """See `model.Copying`."""
+        assert isinstance(other, LeanContext)
+        self._make_room(end := other.length)
+        first, last = begin // TILE, -(-end // TILE)
+        self._keys[:, :, first:last] = other._keys[:, :, first:last]
+        self._values[:, :, begin:end] = other._values[:, :, begin:end]
+        self._length = end
+
+    @torch.no_grad()
+    def extend(self, ids: Sequence[int], keep: int) -> Tensor:
+        begin, end = self._length, self._length + len(ids)
+        self._model.check_room(end)
+        self._model.reach(end)
+        self._make_room(end)
+        rows = []
+        for start in range(0, len(ids), PREFILL_CHUNK):
+            chunk = ids[start : start + PREFILL_CHUNK]
+            wanted = max(0, min(len(chunk), start + len(chunk) - (len(ids) - keep)))
+            rows.append(self._model.run(chunk, begin + start, wanted, self._keys, self._values))
+        # Only now: whatever was interrupted has changed nothing that counts.
+        self._length = end
+        return rows[0] if len(rows) == 1 else torch.cat(rows)
+
+    def _make_room(self, end: int) -> None:
+        if end <= self._capacity:
+            return
+        capacity = -(-max(end, 2 * self._capacity) // CHUNK) * CHUNK
+        decoder, held = self._model.decoder, self._length
+        shape = (len(decoder.layers), decoder.key_heads)
+        keys = np.zeros((*shape, capacity // TILE, decoder.width, TILE), np.float32)
+        values = np.zeros((*shape, capacity, -(-decoder.width // TILE) * TILE), np.float32)
+        if held:
+            keys[:, :, : self._capacity // TILE] = self._keys
+            values[:, :, :held] = self._values[:, :, :held]
+        self._keys, self._values, self._capacity = keys, values, capacity
