@@ -46,12 +46,13 @@ def _features() -> frozenset[str]:
 
 
 FEATURES = _features()
+X86 = platform.machine().lower() in ("x86_64", "amd64")
 LANES = 16 if "avx512f" in FEATURES and "avx512bw" in FEATURES else 8
 FUSED = "fma" in FEATURES or "avx512f" in FEATURES or platform.machine().lower() in ("arm64", "aarch64")
 # Tokens that share an expanded weight: their sums have to stay in registers (16 of 8 lanes, 32 of 16).
 MOST_TOKENS = 10 if LANES == 16 else 5
 VECTOR = ir.VectorType(FLOAT, LANES)
-# A byte is taken to the top of its word before it is converted: so it keeps its sign.
+# A byte is taken to the top of its word before it is converted: so it keeps its sign. The scale makes up for it.
 _TOP = 2.0**-24
 _AHEAD = 1024  # bytes that are asked for before they are needed
 
@@ -61,7 +62,7 @@ Builder = Any
 
 
 class Part(NamedTuple):
-    """Bytes <32 x i8> of a unit, and what makes weights of them: scale · byte + offset, by word <8 x float>."""
+    """Bytes <32 x i8> of a unit, with signs, and what makes weights of them by word <8 x float>: scale · byte + offset."""
 
     whole: Value
     scale: Value
@@ -106,6 +107,27 @@ def fused(b: Builder, x: Value, y: Value, z: Value) -> Value:
     return b.call(known or ir.Function(b.module, ir.FunctionType(x.type, [x.type] * 3), name), [x, y, z])
 
 
+if X86:
+    llvm.initialize_native_asmparser()
+
+
+def in_turn(b: Builder, value: Value) -> Value:
+    """The value, which LLVM then computes in the place where it is written and not with a dozen others at once: there
+    are 16 registers, and what is ordered for speed by the compiler is spilled to memory. The processor orders anew."""
+    if not X86 or LANES != 8:
+        return value
+    kind = ir.FunctionType(value.type, [value.type])
+    return b.call(ir.InlineAsm(kind, "", "=x,0", side_effect=True), [value])
+
+
+def hidden(b: Builder, pointer: Pointer) -> Pointer:
+    """A pointer of which LLVM does not know that it is this one: what was stored is loaded, not shuffled instead."""
+    if not X86:
+        return pointer
+    kind = ir.FunctionType(pointer.type, [pointer.type])
+    return b.call(ir.InlineAsm(kind, "", "=r,0", side_effect=True), [pointer])
+
+
 def lane_sum(b: Builder, value: Value) -> Value:
     """Of all lanes: the upper half to the lower until one is left."""
     count = value.type.count
@@ -143,6 +165,24 @@ def _pairs(b: Builder, values: Value, one: int, other: int) -> Value:
 
 def _eight(b: Builder, values: Value, place: int) -> Value:
     return pick(b, values, None, [place] * 8)
+
+
+def _kept(b: Builder, *values: Value) -> list[Pointer]:
+    """Vectors put into memory, from where each of their numbers is had in all lanes without a shuffle."""
+    found = []
+    for value in values:
+        with b.goto_entry_block():
+            room = b.alloca(value.type)
+            room.align = 32
+        b.store(value, room).align = 32
+        found.append(hidden(b, b.bitcast(room, ir.PointerType(FLOAT))))
+    return found
+
+
+def _from(b: Builder, room: Pointer, place: int, count: int = 8) -> Value:
+    number = b.load(b.gep(room, [ir.Constant(I32, place)]))
+    number.align = 4
+    return splat(b, number, count)
 
 
 def _two_blocks(b: Builder, kind: int, blocks: Sequence[Pointer]) -> Iterator[Part]:
@@ -206,6 +246,7 @@ def _k_nibbles(b: Builder, kind: int, block: Pointer) -> Iterator[list[Part]]:
     scales, minima = _six_bits(b, block)
     scales = b.fmul(scales, b.fmul(_eight(b, numbers, 0), every(FLOAT, 8, _TOP)))
     minima = b.fsub(every(FLOAT, 8, -0.0), b.fmul(minima, _eight(b, numbers, 1)))
+    kept_scales, kept_minima = _kept(b, scales, minima)
     begin, fifths = 16, None
     if kind == Q5_K:
         begin, fifths = 48, load(b, block, 16, vector(I8, 32))
@@ -215,9 +256,10 @@ def _k_nibbles(b: Builder, kind: int, block: Pointer) -> Iterator[list[Part]]:
         if fifths is not None:
             bits = [b.and_(b.lshr(fifths, every(I8, 32, 2 * unit + half)), every(I8, 32, 1)) for half in (0, 1)]
             parts = [b.or_(part, b.shl(bit, every(I8, 32, 4))) for part, bit in zip(parts, bits, strict=True)]
+        places = (2 * unit, 2 * unit + 1)
         yield [
-            Part(part, _eight(b, scales, 2 * unit + half), _eight(b, minima, 2 * unit + half))
-            for half, part in enumerate(parts)
+            Part(part, _from(b, kept_scales, place), _from(b, kept_minima, place))
+            for place, part in zip(places, parts, strict=True)
         ]
 
 
@@ -225,7 +267,7 @@ def _q6_k(b: Builder, block: Pointer) -> Iterator[list[Part]]:
     """Two units of 128."""
     d = _shorts(b, block, 208, 1)
     whole = b.sitofp(b.sext(load(b, block, 192, vector(I8, 16)), vector(I32, 16)), vector(FLOAT, 16))
-    scales = b.fmul(whole, b.fmul(pick(b, d, None, [0] * 16), every(FLOAT, 16, _TOP)))
+    (room,) = _kept(b, b.fmul(whole, b.fmul(pick(b, d, None, [0] * 16), every(FLOAT, 16, _TOP))))
     for unit in range(2):
         low, high = (load(b, block, 64 * unit + 32 * i, vector(I8, 32)) for i in (0, 1))
         top = load(b, block, 128 + 32 * unit, vector(I8, 32))
@@ -234,7 +276,9 @@ def _q6_k(b: Builder, block: Pointer) -> Iterator[list[Part]]:
             four = b.and_(source, every(I8, 32, 15)) if place < 2 else b.lshr(source, every(I8, 32, 4))
             two = b.and_(b.lshr(top, every(I8, 32, 2 * place)), every(I8, 32, 3))
             value = b.sub(b.or_(four, b.shl(two, every(I8, 32, 4))), every(I8, 32, 32))
-            parts.append(Part(value, _pairs(b, scales, 8 * unit + 2 * place, 8 * unit + 2 * place + 1)))
+            first = 8 * unit + 2 * place
+            both = pick(b, _from(b, room, first), _from(b, room, first + 1), [*range(4), *range(12, 16)])
+            parts.append(Part(value, both))
         yield parts
 
 
@@ -255,22 +299,25 @@ def _joined(b: Builder, values: Sequence[Value]) -> Value:
     return values[0] if len(values) == 1 else pick(b, values[0], values[1], range(2 * values[0].type.count))
 
 
-def _of_bytes(b: Builder, parts: Sequence[Part]) -> Iterator[Value]:
+def _of_bytes(b: Builder, parts: Sequence[Part], several: bool) -> Iterator[Value]:
     """The weights of one part of each of the units that are taken together: four vectors."""
-    whole = _joined(b, [part.whole for part in parts])
-    count = 4 * LANES
+    words = b.bitcast(_joined(b, [part.whole for part in parts]), vector(I32, LANES))
     scale = _joined(b, [part.scale for part in parts])
     offsets = [part.offset for part in parts]
     offset = None if offsets[0] is None else _joined(b, offsets)
     for byte in range(4):
-        places = [place - 3 + byte if place % 4 == 3 else count for place in range(count)]
-        top = b.bitcast(pick(b, whole, every(I8, count, 0), places), vector(I32, LANES))
+        words = in_turn(b, words) if several else words
+        top = b.shl(words, every(I32, LANES, 24 - 8 * byte)) if byte < 3 else words
+        top = b.and_(top, every(I32, LANES, 0xFF000000)) if byte else top
         value = b.sitofp(top, VECTOR)
         yield b.fmul(value, scale) if offset is None else fused(b, value, scale, offset)
 
 
-def weights(b: Builder, kind: int, blocks: Sequence[Pointer]) -> Iterator[Value]:
-    """The weights of a step as vectors <LANES x float>, in the order of `blocks.step_order`."""
+def weights(b: Builder, kind: int, blocks: Sequence[Pointer], several: bool = False) -> Iterator[Value]:
+    """The weights of a step as vectors <LANES x float>, in the order of `blocks.step_order`.
+
+    `several`: registers are scarce, for the sums of several tokens.
+    """
     if kind in PLAIN:
         for half in (0, 1):
             if kind == F32:
@@ -289,7 +336,7 @@ def weights(b: Builder, kind: int, blocks: Sequence[Pointer]) -> Iterator[Value]
         waiting.append(unit)
         if len(waiting) == LANES // 8:
             for parts in zip(*waiting, strict=True):
-                yield from _of_bytes(b, parts)
+                yield from _of_bytes(b, parts, several)
             waiting.clear()
 
 

@@ -53,7 +53,7 @@ def _product(module: Any, kind: int, tokens: int, rows: int) -> Any:
     row.add_incoming(begin, entry)
     starts = [b.gep(held, [b.mul(b.add(row, _i64(i)), row_bytes)]) for i in range(rows)]
     texts = [b.gep(x, [b.mul(_i64(t), x_stride)]) for t in range(tokens)]
-    zero = ir.Constant(VECTOR, [0.0] * LANES)
+    zero, several = ir.Constant(VECTOR, [0.0] * LANES), tokens > 2
     b.branch(check)
 
     b = ir.IRBuilder(check)
@@ -64,13 +64,17 @@ def _product(module: Any, kind: int, tokens: int, rows: int) -> Any:
         found = list(held_sums)
         column = b.mul(step, _i64(columns))
         places = [b.gep(text, [column]) for text in texts]
-        for index, several in enumerate(zip(*(emit.weights(b, kind, of_row) for of_row in pointers), strict=True)):
+        of_rows = [emit.weights(b, kind, of_row, several) for of_row in pointers]
+        for index, each in enumerate(zip(*of_rows, strict=True)):
             for t in range(tokens):
                 given = b.load(b.bitcast(b.gep(places[t], [_i64(LANES * index)]), ir.PointerType(VECTOR)))
                 given.align = 4
-                for r, weight in enumerate(several):
+                for r, weight in enumerate(each):
                     at = (r * tokens + t) * 2 + index % 2
                     found[at] = emit.fused(b, weight, given, found[at])
+            if several and kind not in PLAIN:
+                for at in range(index % 2, len(found), 2):
+                    found[at] = emit.in_turn(b, found[at])
         return found
 
     b = ir.IRBuilder(inner)
