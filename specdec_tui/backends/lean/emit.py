@@ -54,7 +54,7 @@ MOST_TOKENS = 10 if LANES == 16 else 5
 VECTOR = ir.VectorType(FLOAT, LANES)
 # A byte is taken to the top of its word before it is converted: so it keeps its sign. The scale makes up for it.
 _TOP = 2.0**-24
-_AHEAD = 1024  # bytes that are asked for before they are needed
+_AHEAD = 3072  # bytes, at least, that are asked for before they are needed
 
 Pointer = Any  # values of llvmlite, which has no types of its own
 Value = Any
@@ -167,6 +167,14 @@ def _eight(b: Builder, values: Value, place: int) -> Value:
     return pick(b, values, None, [place] * 8)
 
 
+def _moved(b: Builder, raw: Value, up: int) -> Value:
+    """Bytes shifted within their words: what comes from a neighbour is for the caller to mask."""
+    words, by = vector(I32, 8), every(I32, 8, abs(up))
+    moved = b.bitcast(raw, words)
+    moved = b.shl(moved, by) if up > 0 else b.lshr(moved, by) if up < 0 else moved
+    return b.bitcast(moved, raw.type)
+
+
 def _kept(b: Builder, *values: Value) -> list[Pointer]:
     """Vectors put into memory, from where each of their numbers is had in all lanes without a shuffle."""
     found = []
@@ -254,8 +262,8 @@ def _k_nibbles(b: Builder, kind: int, block: Pointer) -> Iterator[list[Part]]:
         raw = load(b, block, begin + 32 * unit, vector(I8, 32))
         parts = [b.and_(raw, every(I8, 32, 15)), b.lshr(raw, every(I8, 32, 4))]
         if fifths is not None:
-            bits = [b.and_(b.lshr(fifths, every(I8, 32, 2 * unit + half)), every(I8, 32, 1)) for half in (0, 1)]
-            parts = [b.or_(part, b.shl(bit, every(I8, 32, 4))) for part, bit in zip(parts, bits, strict=True)]
+            bits = [b.and_(_moved(b, fifths, 4 - 2 * unit - half), every(I8, 32, 16)) for half in (0, 1)]
+            parts = [b.or_(part, bit) for part, bit in zip(parts, bits, strict=True)]
         places = (2 * unit, 2 * unit + 1)
         yield [
             Part(part, _from(b, kept_scales, place), _from(b, kept_minima, place))
@@ -274,8 +282,8 @@ def _q6_k(b: Builder, block: Pointer) -> Iterator[list[Part]]:
         parts = []
         for place, source in enumerate((low, high, low, high)):
             four = b.and_(source, every(I8, 32, 15)) if place < 2 else b.lshr(source, every(I8, 32, 4))
-            two = b.and_(b.lshr(top, every(I8, 32, 2 * place)), every(I8, 32, 3))
-            value = b.sub(b.or_(four, b.shl(two, every(I8, 32, 4))), every(I8, 32, 32))
+            two = b.and_(_moved(b, top, 4 - 2 * place), every(I8, 32, 0x30))
+            value = b.sub(b.or_(four, two), every(I8, 32, 32))
             first = 8 * unit + 2 * place
             both = pick(b, _from(b, room, first), _from(b, room, first + 1), [*range(4), *range(12, 16)])
             parts.append(Part(value, both))
@@ -367,14 +375,22 @@ def blocks_of_rest(b: Builder, kind: int, row: Pointer, step: Value, count: Valu
     ]
 
 
-def ask_for(b: Builder, pointer: Pointer, size: int) -> None:
-    """Have the memory send what comes a little behind `size` bytes."""
+def distance(b: Builder, row_bytes: Value, rows: int) -> Value:
+    """How far ahead memory is asked for, in bytes: whole steps of `rows` rows, which are read side by side."""
+    step = b.mul(row_bytes, ir.Constant(I64, rows))
+    some = b.select(b.icmp_signed(">", step, ir.Constant(I64, 0)), step, ir.Constant(I64, _AHEAD))
+    return b.mul(some, b.add(b.sdiv(ir.Constant(I64, _AHEAD - 1), some), ir.Constant(I64, 1)))
+
+
+def ask_for(b: Builder, pointer: Pointer, size: int, ahead: Value) -> None:
+    """Have the memory send what lies `ahead` of so many bytes."""
     name = "llvm.prefetch.p0"
     known = b.module.globals.get(name) or ir.Function(
         b.module, ir.FunctionType(ir.VoidType(), [BYTES, I32, I32, I32]), name
     )
+    there = at(b, pointer, ahead)
     for line in range(0, size, 64):
-        b.call(known, [at(b, pointer, _AHEAD + line)] + [ir.Constant(I32, n) for n in (0, 3, 1)])
+        b.call(known, [at(b, there, line)] + [ir.Constant(I32, n) for n in (0, 3, 1)])
 
 
 def chosen(b: Builder, value: Value, cases: Mapping[int, Callable[[Builder], Any]]) -> None:

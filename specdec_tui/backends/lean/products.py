@@ -10,7 +10,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
 from specdec_tui.backends.lean import emit
-from specdec_tui.backends.lean.blocks import F32, KINDS, PLAIN, blocks_of_step, step_order
+from specdec_tui.backends.lean.blocks import F32, KINDS, PLAIN, Q6_K, blocks_of_step, step_order
 from specdec_tui.backends.lean.compiled import builds, builds_for_constants, compiled_callback
 from specdec_tui.backends.lean.emit import BYTES, FLOAT, I64, LANES, MOST_TOKENS, VECTOR
 
@@ -19,6 +19,12 @@ _FLOATS = ir.PointerType(FLOAT)
 _ROWS = {1: 2}
 # Of weights that need no expanding there is room for the sums of more.
 _ROWS_OF_FLOATS = {1: 2, 2: 2, 3: 2}
+
+
+def _rows_of(kind: int, tokens: int) -> int:
+    if kind == Q6_K:  # takes most registers to expand
+        return 1
+    return (_ROWS_OF_FLOATS if kind == F32 else _ROWS).get(tokens, 1)
 
 
 def _i64(value: int) -> Any:
@@ -46,6 +52,7 @@ def _product(module: Any, kind: int, tokens: int, rows: int) -> Any:
     b = ir.IRBuilder(entry)
     steps = b.sdiv(blocks, _i64(each))
     over = b.srem(blocks, _i64(each))
+    ahead = emit.distance(b, row_bytes, rows)
     b.cbranch(b.icmp_signed("<", begin, end), of_rows, left)
 
     b = ir.IRBuilder(of_rows)
@@ -53,7 +60,7 @@ def _product(module: Any, kind: int, tokens: int, rows: int) -> Any:
     row.add_incoming(begin, entry)
     starts = [b.gep(held, [b.mul(b.add(row, _i64(i)), row_bytes)]) for i in range(rows)]
     texts = [b.gep(x, [b.mul(_i64(t), x_stride)]) for t in range(tokens)]
-    zero, several = ir.Constant(VECTOR, [0.0] * LANES), tokens > 2
+    zero, several = ir.Constant(VECTOR, [0.0] * LANES), tokens > 1
     b.branch(check)
 
     b = ir.IRBuilder(check)
@@ -85,7 +92,7 @@ def _product(module: Any, kind: int, tokens: int, rows: int) -> Any:
         value.add_incoming(zero, check)
     pointers = [emit.blocks_at(b, kind, start, step) for start in starts]
     for of_row in pointers:
-        emit.ask_for(b, of_row[0], each * KINDS[kind].size)
+        emit.ask_for(b, of_row[0], each * KINDS[kind].size, ahead)
     after = sums(b, step, pointers, before)
     following = b.add(step, _i64(1))
     step.add_incoming(following, inner)
@@ -202,7 +209,7 @@ def _of_kind(
 
         def of_tokens(count: int) -> Callable[[Any], None]:
             def act(b: Any) -> None:
-                rows = (_ROWS_OF_FLOATS if number == F32 else _ROWS).get(count, 1)
+                rows = _rows_of(number, count)
                 whole = b.sub(end, b.srem(b.sub(end, begin), _i64(rows)))
                 inputs = [held, row_bytes, x, x_stride, y, y_stride]
                 b.call(_product(b.module, number, count, rows), [*inputs, begin, whole, blocks])
