@@ -15,9 +15,8 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
-from specdec_tui.backends.lean import emit
 from specdec_tui.backends.lean.compiled import builds
-from specdec_tui.backends.lean.emit import FLOAT, I32, I64, every, splat, vector
+from specdec_tui.backends.lean.vectors import FLOAT, I32, I64, chosen, every, fused, lane_sum, pick, splat, vector
 
 TILE = 16
 CHUNK = 256
@@ -95,7 +94,7 @@ def _scores(module: Any, queries: int, tiles: int) -> Any:
         number.align = 4
         given = splat(b, number, TILE)
         for j in range(tiles):
-            sums[i * tiles + j] = emit.fused(b, given, rows[j], sums[i * tiles + j])
+            sums[i * tiles + j] = fused(b, given, rows[j], sums[i * tiles + j])
     sums = inner.close(sums)
     for i in range(queries):
         for j in range(tiles):
@@ -123,7 +122,7 @@ def _mix(module: Any, queries: int, groups: int) -> Any:
         number.align = 4
         given = splat(b, number, TILE)
         for j in range(groups):
-            sums[i * groups + j] = emit.fused(b, given, rows[j], sums[i * groups + j])
+            sums[i * groups + j] = fused(b, given, rows[j], sums[i * groups + j])
     sums = inner.close(sums)
     for i in range(queries):
         for j in range(groups):
@@ -147,12 +146,12 @@ def exponential(b: Any, x: Any) -> Any:
     magic = 12582912.0  # adding it rounds to whole numbers
     shifted = b.fadd(b.fmul(x, all_(1.44269504)), all_(magic))
     turns = b.fsub(shifted, all_(magic))
-    r = emit.fused(b, turns, all_(-0.693359375), x)
-    r = emit.fused(b, turns, all_(2.12194440e-4), r)
+    r = fused(b, turns, all_(-0.693359375), x)
+    r = fused(b, turns, all_(2.12194440e-4), r)
     p = all_(1.9875691500e-4)
     for factor in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
-        p = emit.fused(b, p, r, all_(factor))
-    p = emit.fused(b, p, b.fmul(r, r), b.fadd(r, all_(1.0)))
+        p = fused(b, p, r, all_(factor))
+    p = fused(b, p, b.fmul(r, r), b.fadd(r, all_(1.0)))
     whole = b.sub(b.bitcast(shifted, vector(I32, n)), every(I32, n, 0x4B400000))
     power = b.bitcast(b.shl(b.add(whole, every(I32, n, 127)), every(I32, n, 23)), vector(FLOAT, n))
     return b.select(low, all_(0.0), b.fmul(p, power))
@@ -204,7 +203,7 @@ def _softmax(module: Any) -> Any:
     n = TILE
     while n > 1:
         n //= 2
-        one, other = emit.pick(b, best, None, range(n)), emit.pick(b, best, None, range(n, 2 * n))
+        one, other = pick(b, best, None, range(n)), pick(b, best, None, range(n, 2 * n))
         best = b.select(b.fcmp_ordered("<=", one, other), other, one)
     largest = b.extract_element(best, ir.Constant(I32, 0))
     highest = splat(b, largest, TILE)
@@ -214,7 +213,7 @@ def _softmax(module: Any) -> Any:
     _put(b, power, scores, loop.index)
     (sums,) = loop.close([b.fadd(loop.carried[0], power)])
     b.store(largest, out)
-    b.store(emit.lane_sum(b, sums), b.gep(out, [_i64(1)]))
+    b.store(lane_sum(b, sums), b.gep(out, [_i64(1)]))
     b.ret_void()
     return function
 
@@ -231,7 +230,7 @@ def _activation(module: Any, kind: int) -> Any:
     turn = z
     if kind == GELU_TANH:  # half of 1 + tanh u is the logistic function of 2 u
         cube = b.fmul(b.fmul(z, z), z)
-        turn = b.fmul(emit.fused(b, cube, every(FLOAT, TILE, 0.044715), z), every(FLOAT, TILE, 2 * 0.7978845608028654))
+        turn = b.fmul(fused(b, cube, every(FLOAT, TILE, 0.044715), z), every(FLOAT, TILE, 2 * 0.7978845608028654))
     one = every(FLOAT, TILE, 1.0)
     share = b.fadd(one, exponential(b, b.fsub(every(FLOAT, TILE, -0.0), turn)))
     _put(b, b.fmul(b.fdiv(z, share), _row(b, up, loop.index)), gate, loop.index)
@@ -274,7 +273,7 @@ def scores_of(
 
             return go
 
-        emit.chosen(b, many, {queries: act(queries) for queries in range(1, GROUP + 1)})
+        chosen(b, many, {queries: act(queries) for queries in range(1, GROUP + 1)})
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 8), code
@@ -314,7 +313,7 @@ def mix_of(
 
             return go
 
-        emit.chosen(b, many, {queries: act(queries) for queries in range(1, GROUP + 1)})
+        chosen(b, many, {queries: act(queries) for queries in range(1, GROUP + 1)})
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 8), code
@@ -342,7 +341,7 @@ def activate(typing_context: Any, kind: Any, gate: Any, up: Any, count: Any) -> 
         kind, *rest = given
         inputs = _floats(b, rest, (0, 1))
         cases = {n: partial(_act, inputs, n) for n in (SILU, GELU_TANH)}
-        emit.chosen(b, kind, cases)
+        chosen(b, kind, cases)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 4), code

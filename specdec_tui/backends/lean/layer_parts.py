@@ -7,8 +7,8 @@ from numba import njit
 
 from specdec_tui.backends.lean.attention import CHUNK, GROUP, TILE, mix_of, scores_of, softmax_of
 from specdec_tui.backends.lean.blocks import F32, Array
-from specdec_tui.backends.lean.emit import MOST_TOKENS
 from specdec_tui.backends.lean.products import call_kernel
+from specdec_tui.backends.lean.vectors import MOST_TOKENS
 
 HEADS, KEY_HEADS, WIDTH, TURNED, PAIRED, INNER, ACTIVATION, POST_NORMS, HEAD_NORMS, PARTS = range(10)
 """Places in `sizes`: heads, key heads, width of a head, numbers of it that are turned, whether these are turned side

@@ -31,10 +31,10 @@ from specdec_tui.backends.gguf.kinds import BF16, F16, kind_name
 from specdec_tui.backends.lean import decoder_pass as kernels
 from specdec_tui.backends.lean.attention import CHUNK, GELU_TANH, SILU, TILE
 from specdec_tui.backends.lean.blocks import F32, Array, order_of
-from specdec_tui.backends.lean.emit import LANES
 from specdec_tui.backends.lean.layer_parts import SIZES
 from specdec_tui.backends.lean.products import kernel_of
 from specdec_tui.backends.lean.reference import LeanReference
+from specdec_tui.backends.lean.vectors import LANES
 from specdec_tui.backends.lean.weights import EXPANDED, PACKED, Matrix, Weights, expanded, of_file, of_modules
 from specdec_tui.backends.model import ModelContext, PassCost
 from specdec_tui.backends.pair import LoadError

@@ -12,7 +12,20 @@ from numba import types
 from specdec_tui.backends.lean import emit
 from specdec_tui.backends.lean.blocks import F32, KINDS, PLAIN, Q6_K, blocks_of_step, step_order
 from specdec_tui.backends.lean.compiled import builds, builds_for_constants, compiled_callback
-from specdec_tui.backends.lean.emit import BYTES, FLOAT, I64, LANES, MOST_TOKENS, VECTOR
+from specdec_tui.backends.lean.vectors import (
+    BYTES,
+    FLOAT,
+    I64,
+    LANES,
+    MOST_TOKENS,
+    VECTOR,
+    ask_for,
+    chosen,
+    distance,
+    fused,
+    in_turn,
+    lane_sum,
+)
 
 _FLOATS = ir.PointerType(FLOAT)
 # Rows that are summed at once: one token alone leaves the multipliers waiting for its sums.
@@ -52,7 +65,7 @@ def _product(module: Any, kind: int, tokens: int, rows: int) -> Any:
     b = ir.IRBuilder(entry)
     steps = b.sdiv(blocks, _i64(each))
     over = b.srem(blocks, _i64(each))
-    ahead = emit.distance(b, row_bytes, rows)
+    ahead = distance(b, row_bytes, rows)
     b.cbranch(b.icmp_signed("<", begin, end), of_rows, left)
 
     b = ir.IRBuilder(of_rows)
@@ -78,10 +91,10 @@ def _product(module: Any, kind: int, tokens: int, rows: int) -> Any:
                 given.align = 4
                 for r, weight in enumerate(each):
                     at = (r * tokens + t) * 2 + index % 2
-                    found[at] = emit.fused(b, weight, given, found[at])
+                    found[at] = fused(b, weight, given, found[at])
             if several and kind not in PLAIN:
                 for at in range(index % 2, len(found), 2):
-                    found[at] = emit.in_turn(b, found[at])
+                    found[at] = in_turn(b, found[at])
         return found
 
     b = ir.IRBuilder(inner)
@@ -92,7 +105,7 @@ def _product(module: Any, kind: int, tokens: int, rows: int) -> Any:
         value.add_incoming(zero, check)
     pointers = [emit.blocks_at(b, kind, start, step) for start in starts]
     for of_row in pointers:
-        emit.ask_for(b, of_row[0], each * KINDS[kind].size, ahead)
+        ask_for(b, of_row[0], each * KINDS[kind].size, ahead)
     after = sums(b, step, pointers, before)
     following = b.add(step, _i64(1))
     step.add_incoming(following, inner)
@@ -130,7 +143,7 @@ def _product(module: Any, kind: int, tokens: int, rows: int) -> Any:
         for t in range(tokens):
             first, second = whole[(r * tokens + t) * 2 : (r * tokens + t) * 2 + 2]
             place = b.add(b.mul(_i64(t), y_stride), b.add(row, _i64(r)))
-            b.store(emit.lane_sum(b, b.fadd(first, second)), b.gep(y, [place]))
+            b.store(lane_sum(b, b.fadd(first, second)), b.gep(y, [place]))
     next_row = b.add(row, _i64(rows))
     row.add_incoming(next_row, done)
     b.cbranch(b.icmp_signed("<", next_row, end), of_rows, left)
@@ -221,7 +234,7 @@ def _of_kind(
         def expand(b: Any) -> None:
             b.call(_expansion(b.module, number), [held, row_bytes, y, y_stride, begin, end, blocks])
 
-        emit.chosen(b, many, {0: expand} | {count: of_tokens(count) for count in range(1, MOST_TOKENS + 1)})
+        chosen(b, many, {0: expand} | {count: of_tokens(count) for count in range(1, MOST_TOKENS + 1)})
         return context.get_dummy_value()
 
     return types.void(kind, *[types.int64] * 10), code

@@ -24,8 +24,8 @@ from specdec_tui.backends.decoder import Decoder
 from specdec_tui.backends.gguf.files import GgufFile
 from specdec_tui.backends.lean.blocks import BF16, F16, F32, HELD, KINDS, PADDING, PLAIN, Array, order_of
 from specdec_tui.backends.lean.compiled import keep_compiled
-from specdec_tui.backends.lean.emit import LANES
 from specdec_tui.backends.lean.products import call_kernel, kernel_of
+from specdec_tui.backends.lean.vectors import LANES
 from specdec_tui.backends.pages import roomy
 
 PACKED, EXPANDED = "packed", "expanded"
