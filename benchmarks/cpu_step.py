@@ -2,7 +2,7 @@
 
     python benchmarks/cpu_step.py [--gamma 4] [--context 100] [--repeat 15]
 
-For target and drafter of the built-in pair: milliseconds for a pass over one token and over γ+1,
+For target (packed on our side) and drafter of the built-in pair: milliseconds for a pass over one token and over γ+1,
 medians of turns taken alternately, so that a slow second of the machine hits both. The floor is the
 time it takes to read the weights once, at the speed at which this machine reads memory.
 """
@@ -19,10 +19,13 @@ from specdec_tui.backends.threads import prepare_threads
 prepare_threads()
 
 import torch  # noqa: E402
-from transformers import AutoModelForCausalLM  # noqa: E402
+from transformers import AutoModelForCausalLM, LlamaForCausalLM, PreTrainedModel  # noqa: E402
 
 from specdec_tui.backends.causal_lm import TransformersModel  # noqa: E402
-from specdec_tui.backends.demo import drafter_folder, target_folder  # noqa: E402
+from specdec_tui.backends.demo import drafter_folder, target_file  # noqa: E402
+from specdec_tui.backends.gguf.config import config_of  # noqa: E402
+from specdec_tui.backends.gguf.expanded import state_of  # noqa: E402
+from specdec_tui.backends.gguf.files import GgufFile  # noqa: E402
 from specdec_tui.backends.lean.model import LeanModel  # noqa: E402
 from specdec_tui.backends.model import CausalModel  # noqa: E402
 
@@ -58,6 +61,21 @@ def passes(model: CausalModel, context_tokens: int, tokens: int) -> Callable[[],
     return once
 
 
+def target_sides() -> tuple[PreTrainedModel, LeanModel]:
+    file = GgufFile(target_file(lambda step: None))
+    config = config_of(file)
+    plain = LlamaForCausalLM.from_pretrained(None, config=config, state_dict=state_of(file, config, torch.float32))
+    return plain, LeanModel.of_file(plain, file)
+
+
+def drafter_sides() -> tuple[PreTrainedModel, LeanModel]:
+    plain, taken = (
+        AutoModelForCausalLM.from_pretrained(drafter_folder(), dtype=torch.float32, local_files_only=True)
+        for _ in range(2)
+    )
+    return plain, LeanModel.of(taken)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gamma", type=int, default=4)
@@ -67,12 +85,10 @@ def main() -> int:
     speed = bytes_per_second()
     print(f"{torch.get_num_threads()} threads, memory is read at {speed / 1e9:.1f} GB/s")
     print(f"{'model':<8} {'tokens':>6} {'transformers ms':>16} {'ours ms':>8} {'times':>6} {'floor ms':>9}")
-    for name, folder in (("target", target_folder(lambda step: None)), ("drafter", drafter_folder())):
-        plain, taken = (
-            AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True) for _ in range(2)
-        )
-        sides: list[CausalModel] = [TransformersModel(plain), LeanModel.of(taken)]
-        floor = sides[1].memory_bytes / speed  # type: ignore[attr-defined]
+    for name, made in (("target", target_sides), ("drafter", drafter_sides)):
+        plain, lean = made()
+        sides: list[CausalModel] = [TransformersModel(plain), lean]
+        floor = lean.memory_bytes / speed
         for tokens in (1, options.gamma + 1):
             before, after = (passes(side, options.context, tokens) for side in sides)
             pairs = [(before(), after()) for _ in range(options.repeat + 3)][3:]

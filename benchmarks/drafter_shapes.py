@@ -20,10 +20,11 @@ prepare_threads()
 import torch  # noqa: E402
 from transformers import AutoModelForCausalLM, LlamaConfig  # noqa: E402
 
-from specdec_tui.backends.demo import target_folder  # noqa: E402
 from specdec_tui.backends.lean.model import LeanModel  # noqa: E402
+from specdec_tui.backends.loading import load_pair  # noqa: E402
 from specdec_tui.backends.model import ModelContext  # noqa: E402
 from specdec_tui.decoding.costs import predicted_speedup  # noqa: E402
+from specdec_tui.settings import ModelChoice  # noqa: E402
 
 CONTEXT = 100
 
@@ -78,11 +79,7 @@ def main() -> int:
     parser.add_argument("--repeat", type=at_least_one, default=25)
     options = parser.parse_args()
     gamma = options.gamma
-    target = LeanModel(
-        AutoModelForCausalLM.from_pretrained(
-            target_folder(lambda step: None), dtype=torch.float32, local_files_only=True
-        )
-    )
+    target = load_pair(ModelChoice(device="cpu"), lambda step: None).target
     verifier = target.open()
     verifier.extend([5] * CONTEXT, 1)
     drafters = {}

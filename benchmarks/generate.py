@@ -23,9 +23,12 @@ def main() -> int:
     options = parser.parse_args()
     prepare_threads()
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import LlamaForCausalLM
 
-    from specdec_tui.backends.demo import target_folder
+    from specdec_tui.backends.demo import target_file
+    from specdec_tui.backends.gguf.config import config_of
+    from specdec_tui.backends.gguf.expanded import state_of
+    from specdec_tui.backends.gguf.files import GgufFile
     from specdec_tui.backends.loading import load_pair
     from specdec_tui.decoding.beam import Beams
     from specdec_tui.decoding.loop import decode
@@ -34,7 +37,9 @@ def main() -> int:
     from specdec_tui.settings import ModelChoice
 
     pair = load_pair(ModelChoice(device="cpu"), lambda progress: None)
-    theirs = AutoModelForCausalLM.from_pretrained(target_folder(lambda step: None), dtype=torch.float32).eval()
+    file = GgufFile(target_file(lambda step: None))
+    state = state_of(file, config := config_of(file), torch.float32)
+    theirs = LlamaForCausalLM.from_pretrained(None, config=config, state_dict=state).eval()
     prompt = pair.tokenizer.encode("Tell me a bedtime story about a fox who is afraid of the dark.").ids
     length, beams = options.max_new_tokens, Beams(max(2, options.beams))
 

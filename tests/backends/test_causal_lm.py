@@ -5,11 +5,14 @@ import random
 import pytest
 import torch
 from tiny_transformers import CONFIGS, tiny_model
-from transformers import AutoModelForCausalLM
+from transformers import LlamaForCausalLM
 
 from specdec_tui.backends.cache import GROWTH, RewindableCache, keeps_only_keys_and_values
 from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
-from specdec_tui.backends.demo import target_folder
+from specdec_tui.backends.demo import target_file
+from specdec_tui.backends.gguf.config import config_of
+from specdec_tui.backends.gguf.expanded import state_of
+from specdec_tui.backends.gguf.files import GgufFile
 from specdec_tui.backends.loading import Pair
 from specdec_tui.backends.model import CausalModel, ModelContext
 from specdec_tui.backends.state_context import StateContext
@@ -173,7 +176,8 @@ def test_the_demo_target_decodes_what_transformers_generates(demo_pair: Pair) ->
     for _ in range(24):
         ours.append(int(logits.argmax(-1)))
         logits = context.extend(ours[-1:], 1)
-    inputs, folder = torch.tensor([ids]), target_folder(lambda progress: None)
-    plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    inputs, file = torch.tensor([ids]), GgufFile(target_file(lambda progress: None))
+    state = state_of(file, config := config_of(file), torch.float32)
+    plain = LlamaForCausalLM.from_pretrained(None, config=config, state_dict=state)
     theirs = plain.generate(inputs, attention_mask=torch.ones_like(inputs), max_new_tokens=24, do_sample=False)
     assert ours == theirs[0, len(ids) :].tolist()

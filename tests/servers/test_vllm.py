@@ -16,11 +16,12 @@ from servers import KEY, vllm
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 sys.path.append(str(Path(__file__).parents[1] / "decoding"))
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
+import expand_demo
 from tiny_drafters import make_drafter
 from tiny_models import FunctionModel, table_model
 from truth import agrees
 
-from specdec_tui.backends import demo
 from specdec_tui.backends.answering import Drawing
 from specdec_tui.backends.presets import DEMO_DRAFTER, DEMO_TARGET
 from specdec_tui.backends.remote.capabilities import probe
@@ -38,8 +39,10 @@ STRATEGIES = ("target", "speculative", "ngram", "lookup")
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[str]:
-    with vllm(demo.target_folder(lambda step: None), NAME, 2048) as url:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("demo") / "target"
+    assert expand_demo.main([str(folder)]) == 0
+    with vllm(folder, NAME, 2048) as url:
         yield url
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from distil.files import Refused, read_json
 
 _DEMO_WEIGHTS = "a672150fb4f99d7c8f4168cecdd464069c0ef3a37d8113f22ddb9d48031d03cd"
-"""SHA-256 of the demo target's model.safetensors, as `specdec_tui.backends.demo_convert` writes it."""
+"""SHA-256 of the demo target's model.safetensors, as `tools/expand_demo.py` writes it."""
 
 _DEMO = ("HuggingFaceTB/SmolLM2-135M-Instruct", "Apache-2.0")
 
