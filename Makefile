@@ -77,7 +77,7 @@ test-rest: $(VENV)/.dev
 test-all: THREADS = 2
 test-all: $(VENV)/.dev
 	$(call parts,2,$(LARGE))
-	$(PYTEST) tests/backends/test_lean_model.py tests/backends/test_kernel_cache.py tests/backends/test_causal_lm.py
+	$(PYTEST) tests/backends/lean tests/backends/test_causal_lm.py
 	@FUZZ_SEED=2 $(MAKE) --no-print-directory fuzz SECONDS=300
 
 large-backends: $(VENV)/.dev

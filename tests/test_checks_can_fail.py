@@ -99,7 +99,7 @@ CHECKS: dict[str, dict[str, tuple[str, ...]]] = {
             "test_a_pass_that_does_not_compile_leaves_plain_layers_and_says_so",
             "test_a_numba_that_does_not_work_leaves_plain_layers_and_says_so",
         ),
-        "backends/test_kernel_cache.py": ("test_damaged_files_are_compiled_again",),
+        "backends/lean/test_compiled.py": ("test_damaged_files_are_compiled_again",),
     },
     "captured rounds give the model's logits": {
         "backends/test_device_run.py": (

@@ -118,7 +118,7 @@ def test_a_model_whose_modules_alone_fill_the_memory_is_not_built_to_the_end(
         RuntimeError("Storage size calculation overflowed with sizes=[9]"),
     ],
 )
-@pytest.mark.parametrize("where", ["describe", "load_weights", "from_pretrained", "LeanModel"])
+@pytest.mark.parametrize("where", ["describe", "load_weights", "from_pretrained", "fast"])
 def test_every_word_for_too_little_memory_becomes_not_enough_memory(
     save_model: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, where: str
 ) -> None:
@@ -129,9 +129,11 @@ def test_every_word_for_too_little_memory_becomes_not_enough_memory(
 
     if where == "from_pretrained":
         monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", fail)
+    elif where == "fast":
+        monkeypatch.setattr("specdec_tui.backends.lean.model.LeanModel.of", fail)
     else:
         monkeypatch.setattr(loading, where, fail)
-    if where == "LeanModel" and not isinstance(error, torch.OutOfMemoryError):
+    if where == "fast" and not isinstance(error, torch.OutOfMemoryError):
         return  # the plain layers, which take less, are tried
     with pytest.raises(LoadError, match=r"^Not enough memory: ") as caught:
         load_pair(choice(folder), lambda progress: None)

@@ -19,7 +19,9 @@ from tiny_transformers import tiny_model, tiny_tokenizer
 from specdec_tui.backends import loading, memory, weights
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.lean import fit
+from specdec_tui.backends.lean.layer_parts import SHORT
 from specdec_tui.backends.lean.model import LeanModel
+from specdec_tui.backends.lean.vectors import MOST_TOKENS
 from specdec_tui.backends.loading import Pair, load_pair
 from specdec_tui.backends.pair import LoadError, Progress
 from specdec_tui.decoding.records import Checked, LosslessStatus
@@ -68,13 +70,14 @@ def test_a_load_says_that_it_compiles_and_that_it_does_so_once_where_it_does(
     steps: list[Progress] = []
 
     class Lean(TransformersModel):
-        def __init__(self, model: Any) -> None:
-            super().__init__(model)
+        @classmethod
+        def of(cls, model: Any) -> Lean:
             if compiles:
                 with event.trigger_event("numba:run_pass"):
                     pass
+            return cls(model)
 
-    monkeypatch.setattr(loading, "LeanModel", Lean)
+    monkeypatch.setattr("specdec_tui.backends.lean.model.LeanModel", Lean)
     monkeypatch.setattr(loading, "_as_held", lambda info, _: info)
     monkeypatch.setattr(loading, "agrees", lambda *_: True)
     folder = save_model("a")
@@ -269,18 +272,22 @@ def test_layers_that_do_not_give_the_logits_of_the_model_are_not_used(
     torch.testing.assert_close(pair.target.open().extend(ids, 27), expected, atol=1e-4, rtol=1e-4)
 
 
-# Tokens of a pass that are multiplied one, two, three or four at a time: each has machine code of its own.
-PRODUCTS = {1: {1}, 2: {2, 5, 9, 13}, 3: {3, 5, 6, 7, 9, 10, 11, 13, 14, 15}, 4: {4, *range(7, 17)}}
+def products(length: int) -> set[int]:
+    """Tokens that are multiplied at once in a pass of some length; each number has machine code of its own."""
+    if length > SHORT:
+        return {0}  # rows are expanded first
+    rounds = -(-length // MOST_TOKENS)
+    return {length // rounds, -(-length // rounds)}
 
 
-@pytest.mark.parametrize("tokens", PRODUCTS)
+@pytest.mark.parametrize("tokens", range(MOST_TOKENS + 1))
 def test_a_wrong_product_of_any_number_of_tokens_is_found_before_it_is_used(
     tokens: int, save_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = LeanModel.run
 
     def wrong(self: LeanModel, ids: Any, *rest: Any) -> torch.Tensor:
-        return right(self, ids, *rest) * (1.1 if len(ids) in PRODUCTS[tokens] else 1)
+        return right(self, ids, *rest) * (1.1 if tokens in products(len(ids)) else 1)
 
     monkeypatch.setattr(LeanModel, "run", wrong)
     pair = load(save_model("target"))
@@ -292,7 +299,7 @@ def test_a_state_beside_the_cache_is_found_and_the_text_recomputed(
     save_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model whose config speaks of attention alone, and which adds up what it has read."""
-    module = transformers.models.qwen3.modeling_qwen3.Qwen3Model
+    module = transformers.models.gemma.modeling_gemma.GemmaModel
     forward = module.forward
 
     def remembering(self: Any, input_ids: torch.Tensor, **given: Any) -> Any:
@@ -305,7 +312,7 @@ def test_a_state_beside_the_cache_is_found_and_the_text_recomputed(
         return found
 
     monkeypatch.setattr(module, "forward", remembering)
-    folder = save_model("target", "qwen3")
+    folder = save_model("target", "gemma")
     settings = Settings(strategies=("target", "speculative"), max_new_tokens=24, gamma=3, ignore_eos=True)
 
     def outcome() -> tuple[bool, list[LosslessStatus]]:

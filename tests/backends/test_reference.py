@@ -6,9 +6,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from tiny_transformers import CONFIGS, tiny_model
+from tiny_transformers import CONFIGS, in_dtype, tiny_model
 
 from specdec_tui.backends import causal_lm
 from specdec_tui.backends.cache import RewindableLayer
@@ -116,7 +117,7 @@ def test_a_fast_pass_of_the_cpu_over_wrong_keys_is_found(monkeypatch: pytest.Mon
 
     def spoiled(self: LeanContext, ids: list[int], keep: int) -> torch.Tensor:
         rows = extend(self, ids, keep)
-        self._keys[:, :, : self.length] = self._keys[:, :, : self.length].roll(1, -1)
+        self._keys[:] = np.roll(self._keys, 1, axis=3)  # of each key, its numbers turned by one
         return rows
 
     monkeypatch.setattr(LeanContext, "extend", spoiled)
@@ -174,13 +175,13 @@ def test_long_answers_are_looked_at_in_bounded_memory_with_the_same_result(monke
 def test_fast_passes_are_checked_against_transformers_own_layers(
     kind: str, overrides: dict[str, Any], dtype: torch.dtype
 ) -> None:
-    lean = LeanModel.of(tiny_model(kind, **overrides).to(dtype))
-    plain = TransformersModel(tiny_model(kind, **overrides).to(dtype).float())
+    lean = LeanModel.of(in_dtype(tiny_model(kind, **overrides), dtype))
+    plain = TransformersModel(in_dtype(tiny_model(kind, **overrides), dtype).float())
     ids = [(11 * i + 2) % 320 for i in range(20)]
     rows = torch.stack(list(lean.reference(PROMPT, ids)))
     torch.testing.assert_close(rows, torch.stack(list(plain.reference(PROMPT, ids))), atol=1e-5, rtol=1e-5)
     assert list(lean.reference(PROMPT, [])) == []
-    held = sum(p.numel() for p in lean._own_layers._decoder.parameters() if p.device.type != "meta")
+    held = sum(p.numel() for p in lean.shell.model.parameters() if p.device.type != "meta")
     assert held == sum(p.numel() for n, p in plain.model.named_parameters() if "norm" in n), "weights are held twice"
 
 

@@ -181,3 +181,10 @@ def tiny_model(kind: str, **overrides: Any) -> PreTrainedModel:
             if parameter.dim() > 1:
                 parameter.normal_(0, 0.3)
     return model
+
+
+def in_dtype(model: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
+    """A model whose weights are rounded, as a load does it: frequencies of rotations stay in float32."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return model

@@ -14,9 +14,6 @@ from transformers import PreTrainedModel
 from specdec_tui.backends.decoder import describe
 from specdec_tui.backends.errors import first_line
 
-# Tokens of passes of several sorts: with products of one to five tokens, and of a prompt.
-_TRIED = (5, 4, 7)
-
 
 def fits(model: PreTrainedModel) -> bool:
     """Whether a loaded model is of a shape this is for: dense, on the CPU.
@@ -46,15 +43,26 @@ def why_not() -> str:
 
 
 def agrees(model: object, ids: Sequence[int], expected: Tensor) -> bool:
-    """Whether a `LeanModel` gives the logits `expected` [n, vocab_size] after each of `ids`, in passes of all sorts."""
+    """Whether a `LeanModel` gives the logits `expected` [n, vocab_size] after each of `ids`, in passes of all sorts.
+
+    Half of them as a prompt, behind it products of each number of tokens, the rest one by one.
+    """
     from specdec_tui.backends.lean.model import LeanModel
+    from specdec_tui.backends.lean.vectors import MOST_TOKENS
 
     assert isinstance(model, LeanModel)
-    context, rows, begin = model.open(), [], 0
-    for size in (len(ids) // 2, *_TRIED, *[1] * len(ids)):
-        if part := ids[begin : begin + size]:
-            rows.append(context.extend(part, len(part)))
-            begin += len(part)
-    bound = 0.1 if model.rounded else 1e-3
-    difference = (torch.cat(rows) - expected).abs().max().item()
-    return difference <= bound * max(1.0, expected.abs().max().item())  # False for NaN
+    bound = (0.1 if model.rounded else 1e-3) * max(1.0, expected.abs().max().item())
+    context, half = model.open(), len(ids) // 2
+
+    def right(size: int) -> bool:
+        begin, end = context.length, context.length + size
+        difference = (context.extend(ids[begin:end], size) - expected[begin:end]).abs().max().item()
+        return difference <= bound  # False for NaN
+
+    if half and not right(half):
+        return False
+    for tokens in range(2, min(MOST_TOKENS, len(ids) - half) + 1):
+        if not right(tokens):
+            return False
+        context.rewind(half)
+    return all(right(1) for _ in range(half, len(ids)))

@@ -31,7 +31,7 @@ from specdec_tui.backends.gguf.kinds import BF16, F16, kind_name
 from specdec_tui.backends.lean import decoder_pass as kernels
 from specdec_tui.backends.lean.attention import CHUNK, GELU_TANH, SILU, TILE
 from specdec_tui.backends.lean.blocks import F32, Array, order_of
-from specdec_tui.backends.lean.layer_parts import SIZES
+from specdec_tui.backends.lean.layer_parts import DOWN, SIZES
 from specdec_tui.backends.lean.products import kernel_of
 from specdec_tui.backends.lean.reference import LeanReference
 from specdec_tui.backends.lean.vectors import LANES
@@ -68,23 +68,25 @@ class _Tables:
 
 
 def _tables(decoder: Decoder, weights: Weights, threads: int) -> _Tables:
-    found: dict[tuple[int, int], int] = {}
+    found: dict[tuple[int, int, bool], int] = {}
 
-    def order_number(matrix: Matrix) -> int:
-        return found.setdefault((matrix.order, matrix.columns), len(found))
+    def order_number(matrix: Matrix, down: bool = False) -> int:
+        """Of its own for down: its input is written while that of gate and up is read."""
+        return found.setdefault((matrix.order, matrix.columns, down), len(found))
 
-    def row(matrix: Matrix) -> tuple[int, ...]:
+    def row(matrix: Matrix, place: int = 0) -> tuple[int, ...]:
         places = len(order_of(matrix.order, matrix.columns, LANES))
-        address = matrix.data.ctypes.data
-        return (address, matrix.kind, matrix.row_bytes, matrix.blocks, order_number(matrix), places)
+        number = order_number(matrix, place == DOWN)
+        return (matrix.data.ctypes.data, matrix.kind, matrix.row_bytes, matrix.blocks, number, places)
 
-    # Orders of those that read the same input first, so that a number means one width.
-    matrices = np.array([[row(matrix) for matrix in layer.matrices] for layer in weights.layers], np.int64)
+    matrices = np.array(
+        [[row(m, place) for place, m in enumerate(layer.matrices)] for layer in weights.layers], np.int64
+    )
     head = np.array(row(weights.head), np.int64)
-    all_orders = [order_of(order, columns, LANES) for order, columns in found]
+    all_orders = [order_of(order, columns, LANES) for order, columns, _ in found]
     longest = -(-max(map(len, all_orders)) // 32) * 32
     orders = np.full((len(found), longest), -1, np.int32)
-    places = np.zeros((len(found), max(columns for _, columns in found)), np.int32)
+    places = np.zeros((len(found), max(columns for _, columns, _ in found)), np.int32)
     for number, order in enumerate(all_orders):
         orders[number, : len(order)] = order
         there = np.flatnonzero(order >= 0)
