@@ -27,15 +27,22 @@ PLAIN = frozenset((F32, F16, BF16))
 """Formats of numbers that stand alone."""
 HELD = PLAIN | {Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K}
 """All that a product can be made over."""
+TABLES = frozenset((Q4_0, Q4_1, Q4_K))
+"""Formats of 16 values a block, which a machine with AVX-512 looks up instead of computing each."""
 PADDING = 32
 """Columns of plain numbers are a multiple of this in memory of our own."""
+
+
+def in_order(kind: int, lanes: int) -> bool:
+    """Whether columns are multiplied as they come."""
+    return kind in PLAIN or (lanes == 16 and (kind in TABLES or kind == Q8_0))
 
 
 def blocks_of_step(kind: int, lanes: int) -> int:
     """Blocks that a product takes at once; of plain numbers, columns."""
     if kind in PLAIN:
         return 2 * lanes
-    if KINDS[kind].block == 256:
+    if KINDS[kind].block == 256 or in_order(kind, lanes):
         return 1
     return (lanes // 8) * (1 if kind == Q8_0 else 2)
 
@@ -43,8 +50,8 @@ def blocks_of_step(kind: int, lanes: int) -> int:
 @cache
 def step_order(kind: int, lanes: int) -> tuple[int, ...]:
     """The columns of one step in the order in which they are multiplied."""
-    if kind in PLAIN:
-        return tuple(range(2 * lanes))
+    if in_order(kind, lanes):
+        return tuple(range(2 * lanes if kind in PLAIN else KINDS[kind].block))
     # Units of eight words of four bytes: byte by byte, a word to a lane.
     units = [[[4 * lane + byte for lane in range(8)] for byte in range(4)]]
     if kind in (Q4_0, Q4_1, Q5_0, Q5_1):  # two blocks in a unit, low halves of bytes before high ones

@@ -25,6 +25,7 @@ from specdec_tui.backends.lean.blocks import (
     Q6_K,
     Q8_0,
     blocks_of_step,
+    in_order,
 )
 from specdec_tui.backends.lean.vectors import (
     BYTES,
@@ -230,6 +231,45 @@ def _of_bytes(b: Builder, parts: Sequence[Part], several: bool) -> Iterator[Valu
         yield b.fmul(value, scale) if offset is None else fused(b, value, scale, offset)
 
 
+def _looked_up(b: Builder, scale: Value, offset: Value | None, first: float, raw: Value, high: bool) -> Value:
+    """Sixteen weights scale · (first + n) + offset, by the four bits n of each of 16 bytes."""
+    numbers = ir.Constant(VECTOR, [first + n for n in range(LANES)])
+    table = b.fmul(scale, numbers) if offset is None else fused(b, scale, numbers, offset)
+    words = b.zext(raw, vector(I32, LANES))
+    words = b.lshr(words, every(I32, LANES, 4)) if high else words
+    name = "llvm.x86.avx512.permvar.sf.512"
+    known = b.module.globals.get(name) or ir.Function(b.module, ir.FunctionType(VECTOR, [VECTOR, words.type]), name)
+    return b.call(known, [table, words])
+
+
+def _in_order(b: Builder, kind: int, block: Pointer) -> Iterator[Value]:
+    """A block's weights as they come, by 16: for AVX-512, which permutes by the low four bits of each lane."""
+    bytes_ = vector(I8, 16)
+    if kind == Q8_0:
+        scale = splat(b, b.extract_element(_shorts(b, block, 0, 1), ir.Constant(I32, 0)), LANES)
+        for begin in (2, 18):
+            yield b.fmul(b.sitofp(b.sext(load(b, block, begin, bytes_), vector(I32, LANES)), VECTOR), scale)
+        return
+    if kind == Q4_K:
+        numbers = _shorts(b, block, 0, 2)
+        scales, minima = _six_bits(b, block)
+        scales = b.fmul(scales, _eight(b, numbers, 0))
+        minima = b.fsub(every(FLOAT, 8, -0.0), b.fmul(minima, _eight(b, numbers, 1)))
+        kept_scales, kept_minima = _kept(b, scales, minima)
+        for part in range(8):
+            scale, offset = (_from(b, kept, part, LANES) for kept in (kept_scales, kept_minima))
+            for half in (0, 16):
+                raw = load(b, block, 16 + 32 * (part // 2) + half, bytes_)
+                yield _looked_up(b, scale, offset, 0.0, raw, part % 2 == 1)
+        return
+    numbers = _shorts(b, block, 0, 2 if kind == Q4_1 else 1)
+    scale = pick(b, numbers, None, [0] * LANES)
+    offset = pick(b, numbers, None, [1] * LANES) if kind == Q4_1 else None
+    raw = load(b, block, 4 if kind == Q4_1 else 2, bytes_)
+    for high in (False, True):
+        yield _looked_up(b, scale, offset, 0.0 if kind == Q4_1 else -8.0, raw, high)
+
+
 def weights(b: Builder, kind: int, blocks: Sequence[Pointer], several: bool = False) -> Iterator[Value]:
     """The weights of a step as vectors <LANES x float>, in the order of `blocks.step_order`.
 
@@ -247,6 +287,9 @@ def weights(b: Builder, kind: int, blocks: Sequence[Pointer], several: bool = Fa
                 assert kind == BF16
                 wide = b.shl(b.zext(bits, vector(I32, LANES)), every(I32, LANES, 16))
                 yield b.bitcast(wide, VECTOR)
+        return
+    if in_order(kind, LANES):
+        yield from _in_order(b, kind, blocks[0])
         return
     waiting: list[list[Part]] = []
     for unit in _units(b, kind, blocks):
