@@ -86,7 +86,7 @@ if X86:
 def in_turn(b: Builder, value: Value) -> Value:
     """The value, which LLVM then computes in the place where it is written and not with a dozen others at once: there
     are 16 registers, and what is ordered for speed by the compiler is spilled to memory. The processor orders anew."""
-    if not X86 or LANES != 8:
+    if LANES != 8 or "avx" not in FEATURES:
         return value
     kind = ir.FunctionType(value.type, [value.type])
     return b.call(ir.InlineAsm(kind, "", "=x,0", side_effect=True), [value])
