@@ -6,10 +6,10 @@ Importing this module costs no torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from specdec_tui.decoding.records import Lossless, LosslessStatus, Origin, PassTimes, Record
+from specdec_tui.decoding.records import Lossless, LosslessStatus, Origin, PassTimes, Record, strategy_of
 from specdec_tui.run_settings import beams_of
 from specdec_tui.settings import Settings
 from specdec_tui.strategy_parts import AsRead, parts_of, unfit
@@ -159,4 +159,21 @@ def judge(
         before = prompt_ids if begin_of(pair.target) is None else []
         if reference is None and not ended_rightly(run, ending, before, settings):
             lossless = Lossless(LosslessStatus.DIFFERENT, detail="it did not end where it had to")
-    return as_far_as_it_went(run, lossless)
+    lossless = as_far_as_it_went(run, lossless)
+    if cancelled() or run.searches or strategy_of(run.strategy) == "drafter":
+        return lossless
+    return _with_distance(pair, [*prompt_ids, *run.given, *run.ids], lossless)
+
+
+def _with_distance(pair: Pair, text: Sequence[int], lossless: Lossless) -> Lossless:
+    """A verdict on a text of a target that rounds its activations: what it was checked against, and how far that is."""
+    from specdec_tui.decoding.form_distance import OWN, form_distance
+
+    try:
+        found = form_distance(pair.target, text[:-1])
+    except Exception:  # the verdict counts without it
+        return lossless
+    if found is None:
+        return lossless
+    told = f"{lossless.detail}; " * bool(lossless.detail) + f"{OWN}: {found.in_words()}"
+    return replace(lossless, detail=told, distance=found)

@@ -11,6 +11,7 @@ from specdec_tui.benchmark.run import Result
 from specdec_tui.benchmark.statistics import Spread, Summary
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED
 from specdec_tui.decoding.figures import OF_THE_DRAFTER, RECOMPUTES, RunFigures
+from specdec_tui.decoding.form_distance import OWN, ROUNDED, together
 from specdec_tui.decoding.latency import CALL_FIGURES, Latency, call_figures
 from specdec_tui.decoding.passes import as_table, in_words, knee, limit_in_words, why_not_measured
 from specdec_tui.decoding.records import LosslessStatus
@@ -124,6 +125,7 @@ def _result(result: Result, drafter: str | None) -> dict[str, Any]:
             "first_divergence": lossless.first_divergence,
             "gap": lossless.gap,
             "detail": lossless.detail,
+            "distance": None if lossless.distance is None else asdict(lossless.distance),
         },
     }
 
@@ -187,6 +189,7 @@ def note_lines(results: Sequence[Result], summaries: Sequence[Summary]) -> list[
         *_pace_lines(summaries),
         *_latency_lines(summaries),
         *_different_lines(results),
+        *_distance_lines(results),
         *_notice_lines(results),
     ]
 
@@ -284,6 +287,12 @@ def _different_lines(results: Sequence[Result]) -> list[str]:
             )
     rest = len(lines) - _MOST_DIFFERENT
     return [*lines[:_MOST_DIFFERENT], f"and {rest} more runs that differ"] if rest > 0 else lines
+
+
+def _distance_lines(results: Sequence[Result]) -> list[str]:
+    """How far a target that rounds its activations is from the exact one, over the texts of all runs."""
+    found = together(result.lossless.distance for result in results)
+    return [] if found is None else [f"weights {ROUNDED}: {OWN}: {found.in_words()}"]
 
 
 def _notice_lines(results: Sequence[Result]) -> list[str]:

@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.form_distance import FormDistance
 
 
 class Status(StrEnum):
@@ -330,7 +334,8 @@ class Lossless:
     `ties`: positions where the output is not the target's first choice but within the stated
     bound of it; `first_divergence`: first new-token index that differs from the target's run
     (None: none, or no such run); `gap`: the largest score gap met, in logits; `detail`: one
-    sentence for a person, e.g. why the check does not apply.
+    sentence for a person, e.g. why the check does not apply; `distance`: of a model that rounds its activations to
+    the exact one, over this text (in a trace it is told by `detail` alone).
     """
 
     status: LosslessStatus
@@ -338,6 +343,7 @@ class Lossless:
     first_divergence: int | None = None
     gap: float | None = None
     detail: str = ""
+    distance: FormDistance | None = None
 
 
 def first_difference(ids: Sequence[int], reference_ids: Sequence[int], cut_short: bool = False) -> int | None:

@@ -13,12 +13,13 @@ computes what changes no bit: all sums have one order (`emit`, `attention`).
 
 The tables that tell shapes and places (all made by `model`), in the names used here:
 `sizes` int64: see the constants of its places; `numbers` float32: epsilon, scale of scores, cap of scores, cap of
-logits; `matrices` int64 [layers, 7, 6] and `head` int64 [6]: address, format, bytes of a row, blocks of a row, order,
-places of a row, of q, k, v, output, gate, up, down; `kernels` int64 [format]: addresses of `products.kernel_of`;
-`orders` int32 [orders, longest] and `lengths` int64 [orders]: column by place; `places` int32 [orders, longest
-column]: place by column; `needs` int64 [2 · layers + 1, orders]: which orders a normed input is laid out in, −1 for no
-more; `facts` int64 [layers, 2]: window (0: none) and which rotations; `norms` float32 [layers, 4, hidden]: before
-attention, behind it, before the MLP, behind it; `head_norms` float32 [layers, 2, width]; `bias` float32 [layers, rows].
+logits; `matrices` int64 [layers, 7, 6] and `head` int64 [6]: address, format (+ `INT8` where inputs are rounded), bytes
+of a row, blocks of a row, order, places of a row, of q, k, v, output, gate, up, down; `kernels` int64 [format]:
+addresses of `products.kernel_of` and `int8.kernel_of`; `orders` int32 [orders, longest] and `lengths` int64 [orders]:
+column by place, −columns where rows are rounded (`int8`); `places` int32 [orders, longest column]: place by column;
+`needs` int64 [2 · layers + 1, orders]: which orders a normed input is laid out in, −1 for no more; `facts` int64
+[layers, 2]: window (0: none) and which rotations; `norms` float32 [layers, 4, hidden]: before attention, behind it,
+before the MLP, behind it; `head_norms` float32 [layers, 2, width]; `bias` float32 [layers, rows].
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ from specdec_tui.backends.lean.layer_parts import (
     norm,
     project_head,
     put_together,
+    round_rows,
     times,
 )
 
@@ -185,6 +187,8 @@ def _work(
                     for t in range(m):
                         for one in range(heads):
                             put_together(t, one, chunks, width, best, total, mixed, place, target)
+                if lengths[matrix[ORDER]] < 0:
+                    round_rows(target, -lengths[matrix[ORDER]], target, kernels)
                 _open(counters, stage)
         _wait(counters, stage)
 
@@ -201,7 +205,7 @@ def _work(
             )  # fmt: skip
             if _finished(counters, stage, parts):
                 behind(x, branch, layer, 1, sizes, numbers, norms, h, kernels)
-                lay_out(h, inputs, needs[2 * layer + 1], orders, lengths)
+                lay_out(h, inputs, needs[2 * layer + 1], orders, lengths, kernels)
                 _open(counters, stage)
         _wait(counters, stage)
 
@@ -226,6 +230,8 @@ def _work(
                 for r in range(last - first):
                     target[t, place[first + r]] = y[t * most + r]
             if _finished(counters, stage, parts):
+                if lengths[matrix[ORDER]] < 0:
+                    round_rows(target, -lengths[matrix[ORDER]], target, kernels)
                 _open(counters, stage)
         _wait(counters, stage)
 
@@ -242,11 +248,11 @@ def _work(
             if _finished(counters, stage, parts):
                 behind(x, branch, layer, 3, sizes, numbers, norms, h, kernels)
                 if layer + 1 < layers:
-                    lay_out(h, inputs, needs[2 * layer + 2], orders, lengths)
+                    lay_out(h, inputs, needs[2 * layer + 2], orders, lengths, kernels)
                 else:
                     keep = logits.shape[0]
                     norm(x[m - keep :], last_norm, numbers[EPSILON], h[:keep], kernels)
-                    lay_out(h[:keep], inputs, needs[2 * layers], orders, lengths)
+                    lay_out(h[:keep], inputs, needs[2 * layers], orders, lengths, kernels)
                 _open(counters, stage)
         _wait(counters, stage)
 
@@ -300,7 +306,7 @@ def decoder_pass(
     total = np.empty((m, heads, chunks), np.float32)
     mixed = np.empty((m, heads, chunks, values.shape[3]), np.float32)
     norm(x, norms[0, 0], numbers[EPSILON], h, kernels)
-    lay_out(h, inputs, needs[0], orders, lengths)
+    lay_out(h, inputs, needs[0], orders, lengths, kernels)
     for _ in prange(threads):
         _work(
             x, begin, sizes, numbers, matrices, head, kernels, orders, lengths, places, needs, facts, norms,

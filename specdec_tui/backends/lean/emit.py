@@ -137,7 +137,7 @@ def _q8_0(b: Builder, blocks: Sequence[Pointer]) -> Iterator[Part]:
     yield Part(load(b, blocks[0], 2, vector(I8, 32)), scale)
 
 
-def _six_bits(b: Builder, block: Pointer) -> tuple[Value, Value]:
+def six_bits(b: Builder, block: Pointer) -> tuple[Value, Value]:
     """Scales and minima <8 x float> of a Q4_K or Q5_K block, before d and dmin: whole numbers of 6 bits."""
     first, second, third = (load(b, block, 4 + 4 * i, I32) for i in range(3))
 
@@ -161,7 +161,7 @@ def _six_bits(b: Builder, block: Pointer) -> tuple[Value, Value]:
 def _k_nibbles(b: Builder, kind: int, block: Pointer) -> Iterator[list[Part]]:
     """Q4_K, Q5_K: four units of 64."""
     numbers = _shorts(b, block, 0, 2)
-    scales, minima = _six_bits(b, block)
+    scales, minima = six_bits(b, block)
     scales = b.fmul(scales, b.fmul(_eight(b, numbers, 0), every(FLOAT, 8, _TOP)))
     minima = b.fsub(every(FLOAT, 8, -0.0), b.fmul(minima, _eight(b, numbers, 1)))
     kept_scales, kept_minima = _kept(b, scales, minima)
@@ -252,7 +252,7 @@ def _in_order(b: Builder, kind: int, block: Pointer) -> Iterator[Value]:
         return
     if kind == Q4_K:
         numbers = _shorts(b, block, 0, 2)
-        scales, minima = _six_bits(b, block)
+        scales, minima = six_bits(b, block)
         scales = b.fmul(scales, _eight(b, numbers, 0))
         minima = b.fsub(every(FLOAT, 8, -0.0), b.fmul(minima, _eight(b, numbers, 1)))
         kept_scales, kept_minima = _kept(b, scales, minima)
@@ -309,8 +309,8 @@ def blocks_at(b: Builder, kind: int, row: Pointer, step: Value) -> list[Pointer]
     return [at(b, first, size * i) for i in range(count)]
 
 
-def blocks_of_rest(b: Builder, kind: int, row: Pointer, step: Value, count: Value) -> list[Pointer]:
-    """Where those of the last step lie, of which some are beyond the row's `count`: a block of zeros for these."""
+def block_of_zeros(b: Builder) -> Pointer:
+    """A block of any format whose weights are 0."""
     name = "block_of_zeros"
     zeros = b.module.globals.get(name)
     if zeros is None:
@@ -318,7 +318,12 @@ def blocks_of_rest(b: Builder, kind: int, row: Pointer, step: Value, count: Valu
         zeros = ir.GlobalVariable(b.module, kind_of_zeros, name)
         zeros.linkage, zeros.global_constant, zeros.align = "internal", True, 64
         zeros.initializer = ir.Constant(kind_of_zeros, None)
-    nothing = b.bitcast(zeros, BYTES)
+    return b.bitcast(zeros, BYTES)
+
+
+def blocks_of_rest(b: Builder, kind: int, row: Pointer, step: Value, count: Value) -> list[Pointer]:
+    """Where those of the last step lie, of which some are beyond the row's `count`: a block of zeros for these."""
+    nothing = block_of_zeros(b)
     each = blocks_of_step(kind, LANES)
     first = b.mul(step, ir.Constant(I64, each))
     return [

@@ -7,6 +7,7 @@ from numba import njit
 
 from specdec_tui.backends.lean.attention import CHUNK, GROUP, TILE, mix_of, scores_of, softmax_of
 from specdec_tui.backends.lean.blocks import F32, Array
+from specdec_tui.backends.lean.int8 import INT8, MOST_INT8_TOKENS
 from specdec_tui.backends.lean.products import call_kernel
 from specdec_tui.backends.lean.vectors import MOST_TOKENS
 
@@ -46,11 +47,13 @@ def times(
 ) -> None:
     """y[t, r] = row r · x[t] for m tokens and the rows begin…end−1; x, y addresses, y's first column is row 0."""
     kernel, held, row_bytes, blocks = kernels[matrix[FORMAT]], matrix[ADDRESS], matrix[ROW_BYTES], matrix[BLOCKS]
-    if m <= SHORT:
+    whole = matrix[FORMAT] >= INT8
+    most = MOST_INT8_TOKENS if whole else MOST_TOKENS
+    if m <= SHORT or whole:
         t = 0
         while t < m:
             left = m - t
-            rounds = (left + MOST_TOKENS - 1) // MOST_TOKENS
+            rounds = (left + most - 1) // most
             count = (left + rounds - 1) // rounds
             call_kernel(
                 kernel, count, held, row_bytes, x + 4 * t * x_stride, x_stride, y + 4 * t * y_stride, y_stride,
@@ -94,12 +97,26 @@ def norm(x: Array, weight: Array, epsilon: float, y: Array, kernels: Array) -> N
 
 
 @njit(nogil=True)
-def lay_out(h: Array, inputs: Array, need: Array, orders: Array, lengths: Array) -> None:
-    """Copies of h [m, hidden] in each of the orders that are needed; places without a column are 0."""
+def round_rows(x: Array, columns: int, y: Array, kernels: Array) -> None:
+    """Rows of float32 [m, ≥ columns] to the beginning of y's, by `int8`'s groups; y may be x."""
+    call_kernel(
+        kernels[INT8], x.shape[0], 0, 0, x.ctypes.data, x.shape[1], y.ctypes.data, y.shape[1], 0, columns, 0
+    )  # fmt: skip
+
+
+@njit(nogil=True)
+def lay_out(h: Array, inputs: Array, need: Array, orders: Array, lengths: Array, kernels: Array) -> None:
+    """Copies of h [m, hidden] in each of the orders that are needed; places without a column are 0.
+
+    A length below 0 stands for so many columns that are rounded to 8 bits.
+    """
     for n in range(need.shape[0]):
         o = need[n]
         if o < 0:
             break
+        if lengths[o] < 0:
+            round_rows(h, -lengths[o], inputs[o, : h.shape[0]], kernels)
+            continue
         for t in range(h.shape[0]):
             for i in range(lengths[o]):
                 column = orders[o, i]

@@ -29,13 +29,24 @@ from specdec_tui.backends.decoder import Decoder, describe
 from specdec_tui.backends.gguf.files import GgufFile
 from specdec_tui.backends.gguf.kinds import BF16, F16, kind_name
 from specdec_tui.backends.lean import decoder_pass as kernels
+from specdec_tui.backends.lean import int8
 from specdec_tui.backends.lean.attention import CHUNK, GELU_TANH, SILU, TILE
-from specdec_tui.backends.lean.blocks import F32, Array, order_of
+from specdec_tui.backends.lean.blocks import F32, PLAIN, Array, order_of
+from specdec_tui.backends.lean.int8 import INT8, words_of
 from specdec_tui.backends.lean.layer_parts import DOWN, SIZES
 from specdec_tui.backends.lean.products import kernel_of
-from specdec_tui.backends.lean.reference import LeanReference
+from specdec_tui.backends.lean.reference import LeanReference, own_rows
 from specdec_tui.backends.lean.vectors import LANES
-from specdec_tui.backends.lean.weights import EXPANDED, PACKED, Matrix, Weights, expanded, of_file, of_modules
+from specdec_tui.backends.lean.weights import (
+    EXPANDED,
+    PACKED,
+    PACKED_INT8,
+    Matrix,
+    Weights,
+    expanded,
+    of_file,
+    of_modules,
+)
 from specdec_tui.backends.model import ModelContext, PassCost
 from specdec_tui.backends.pair import LoadError
 
@@ -67,24 +78,30 @@ class _Tables:
     bias: Array
 
 
-def _tables(decoder: Decoder, weights: Weights, threads: int) -> _Tables:
+def _tables(decoder: Decoder, weights: Weights, threads: int, rounds: bool) -> _Tables:
+    """`rounds`: inputs of products over packed weights are rounded to 8 bits."""
     found: dict[tuple[int, int, bool], int] = {}
+
+    def rounded(matrix: Matrix) -> bool:
+        return rounds and matrix.kind not in PLAIN
 
     def order_number(matrix: Matrix, down: bool = False) -> int:
         """Of its own for down: its input is written while that of gate and up is read."""
-        return found.setdefault((matrix.order, matrix.columns, down), len(found))
+        return found.setdefault((INT8 if rounded(matrix) else matrix.order, matrix.columns, down), len(found))
 
     def row(matrix: Matrix, place: int = 0) -> tuple[int, ...]:
         places = len(order_of(matrix.order, matrix.columns, LANES))
-        number = order_number(matrix, place == DOWN)
-        return (matrix.data.ctypes.data, matrix.kind, matrix.row_bytes, matrix.blocks, number, places)
+        number, kind = order_number(matrix, place == DOWN), matrix.kind + INT8 * rounded(matrix)
+        return (matrix.data.ctypes.data, kind, matrix.row_bytes, matrix.blocks, number, places)
 
     matrices = np.array(
         [[row(m, place) for place, m in enumerate(layer.matrices)] for layer in weights.layers], np.int64
     )
     head = np.array(row(weights.head), np.int64)
-    all_orders = [order_of(order, columns, LANES) for order, columns, _ in found]
-    longest = -(-max(map(len, all_orders)) // 32) * 32
+    # Numbers that are rounded come in their own order.
+    all_orders = [order_of(F32 if order == INT8 else order, columns, LANES) for order, columns, _ in found]
+    rooms = [words_of(columns) for order, columns, _ in found if order == INT8]
+    longest = -(-max([len(order) for order in all_orders] + rooms) // 32) * 32
     orders = np.full((len(found), longest), -1, np.int32)
     places = np.zeros((len(found), max(columns for _, columns, _ in found)), np.int32)
     for number, order in enumerate(all_orders):
@@ -101,10 +118,12 @@ def _tables(decoder: Decoder, weights: Weights, threads: int) -> _Tables:
         need(2 * n + 1, {order_number(matrix) for matrix in layer.matrices[4:6]})
     need(2 * len(weights.layers), {order_number(weights.head)})
 
-    held = {matrix.kind for matrix in weights.matrices} | {F32}
-    addresses = np.zeros(max(held) + 1, np.int64)
-    for kind in held:
+    read = [matrix for layer in weights.layers for matrix in layer.matrices] + [weights.head]
+    addresses = np.zeros(2 * INT8, np.int64)
+    for kind in {matrix.kind for matrix in read if not rounded(matrix)} | {F32}:
         addresses[kind] = kernel_of(kind).address
+    for kind in {matrix.kind for matrix in read if rounded(matrix)} | ({0} if rooms else set()):
+        addresses[INT8 + kind] = int8.kernel_of(INT8 if kind == 0 else kind).address
     sizes = np.zeros(SIZES, np.int64)
     sizes[:SIZES] = (
         decoder.heads,
@@ -126,7 +145,9 @@ def _tables(decoder: Decoder, weights: Weights, threads: int) -> _Tables:
         head=head,
         kernels=addresses,
         orders=orders,
-        lengths=np.array([len(order) for order in all_orders], np.int64),
+        lengths=np.array(
+            [-n if o == INT8 else len(p) for p, (o, n, _) in zip(all_orders, found, strict=True)], np.int64
+        ),
         places=places,
         needs=needs,
         facts=np.array([(layer.window, layer.rotation) for layer in decoder.layers], np.int64),
@@ -150,7 +171,7 @@ class LeanModel:
         self.decoder, self.weights, self.form, self.rounded = decoder, weights, form, rounded
         self.shell, self._context_length = shell, context_length_of(shell.config)
         self._threads = max(1, min(torch.get_num_threads(), kernels.most_threads()))
-        self._tables = _tables(decoder, weights, self._threads)
+        self._tables = _tables(decoder, weights, self._threads, form == PACKED_INT8)
         self._reference: LeanReference | None = None
         self._packed_weights = weights
         self._siblings: WeakValueDictionary[str, LeanModel] = WeakValueDictionary({form: self})
@@ -186,7 +207,10 @@ class LeanModel:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        return (PACKED, EXPANDED) if self.weights.owners else (EXPANDED,)
+        if not self.weights.owners:
+            return (EXPANDED,)
+        packed = any(matrix.kind not in PLAIN for matrix in self._packed_weights.matrices)
+        return (PACKED, EXPANDED, *((PACKED_INT8,) if packed else ()))
 
     def in_form(self, form: str) -> LeanModel:
         """See `model.WeightForms`."""
@@ -194,7 +218,7 @@ class LeanModel:
             raise LoadError(f"weights {form}: this model's can be held {' or '.join(self.forms)} only.")
         known = self._siblings.get(form)
         if known is None:
-            weights = self._packed_weights if form == PACKED else expanded(self._packed_weights)
+            weights = expanded(self._packed_weights) if form == EXPANDED else self._packed_weights
             known = LeanModel(self.shell, self.decoder, weights, form, self.rounded)
             known._siblings, known._packed_weights = self._siblings, self._packed_weights
             self._siblings[form] = known
@@ -259,7 +283,10 @@ class LeanModel:
 
     @torch.no_grad()
     def reference(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> Iterator[Tensor]:
-        """See `model.Referenced`."""
+        """See `model.Referenced`. With rounded inputs, whose bits tell: a pass of its own over the text, as it is."""
+        if self.form == PACKED_INT8:
+            yield from own_rows(LeanContext(self, 0), [*prompt_ids, *ids][:-1], len(ids))
+            return
         if self._reference is None:
             self._reference = LeanReference(self.shell.model, self.decoder, self.weights)
         text = [*prompt_ids, *ids]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,10 @@ from transformers import PreTrainedModel
 
 from specdec_tui.backends.decoder import Decoder
 from specdec_tui.backends.lean.weights import LayerWeights, Weights
+from specdec_tui.backends.model import ModelContext
 
 _QUERIES, _KEYS = 0, 1
+_ROWS = 256
 
 
 class LeanReference:
@@ -76,3 +79,16 @@ class LeanReference:
 
 def _lent(values: Tensor) -> nn.Parameter:
     return nn.Parameter(values.clone() if values.requires_grad else values, requires_grad=False)
+
+
+def own_rows(context: ModelContext, text: Sequence[int], keep: int) -> Iterator[Tensor]:
+    """Logits after each of the last `keep` of a text, by the passes over a prompt of a fresh context.
+
+    The yardstick of a form that rounds its inputs: there another order of sums is another model.
+    """
+    unread = len(text) - keep
+    if unread:
+        context.extend(text[:unread], 1)
+    for begin in range(unread, len(text), _ROWS):
+        part = text[begin : begin + _ROWS]
+        yield from context.extend(part, len(part))

@@ -28,7 +28,7 @@ from specdec_tui.backends.lean.products import call_kernel, kernel_of
 from specdec_tui.backends.lean.vectors import LANES
 from specdec_tui.backends.pages import roomy
 
-PACKED, EXPANDED = "packed", "expanded"
+PACKED, EXPANDED, PACKED_INT8 = "packed", "expanded", "packed-int8"
 _ROWS_AT_ONCE = 256
 _PARTS = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 _NORMS = ("attn_norm", "", "ffn_norm", "")

@@ -10,6 +10,7 @@ from textual.content import Content
 
 from specdec_tui.decoding.costs import TIMES_VARY, shown_costs
 from specdec_tui.decoding.figures import DRAFT_NOTHING, OTHER_TEXTS, RunFigures
+from specdec_tui.decoding.form_distance import OWN, ROUNDED
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.decoding.standing import RECOMPUTES, Standing, Verdict, standing
 from specdec_tui.doors.characters import visible
@@ -325,7 +326,7 @@ def lossless_part(lossless: Lossless, is_target: bool = False) -> Part:
         return ("the reference", QUIET)
     match lossless.status:
         case LosslessStatus.IDENTICAL:
-            return ("✓ identical to target", GOOD)
+            return (f"✓ identical to {ROUNDED if OWN in lossless.detail else 'target'}", GOOD)
         case LosslessStatus.NEAR_TIES:
             ties = f"{lossless.ties} near-tie{'' if lossless.ties == 1 else 's'}"
             gap = "" if lossless.gap is None else f" (max gap {lossless.gap:.2g})"

@@ -15,6 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.form_distance import OWN
 from specdec_tui.decoding.records import (
     EMITTED,
     Capturing,
@@ -274,6 +275,8 @@ class StrategyPane(FiguredPane, can_focus=True):
             self.add_class("-failed")
             if lossless.detail:
                 self.note(lossless.detail, BAD)
+        elif OWN in lossless.detail:
+            self.note(lossless.detail)
         self._lines.now()
 
     def note(self, text: str, style: str = "") -> None:
