@@ -11,6 +11,7 @@ from shell import until
 from widget_data import STORY, HostApp, painted, run_steps, words_of
 
 from specdec_tui.decoding.figures import RunFigures
+from specdec_tui.decoding.form_distance import OWN
 from specdec_tui.decoding.records import (
     Capturing,
     DraftsProposed,
@@ -148,6 +149,7 @@ async def test_speed_is_set_against_the_targets_own_run() -> None:
     ("lossless", "words"),
     [
         (Lossless(LosslessStatus.IDENTICAL), "✓ identical to target"),
+        (Lossless(LosslessStatus.IDENTICAL, detail=f"{OWN}: so far"), "✓ identical to packed-int8"),
         (Lossless(LosslessStatus.NEAR_TIES, 2, gap=0.3125), "≈ 2 near-ties (max gap 0.31)"),
         (Lossless(LosslessStatus.NEAR_TIES, 1), "≈ 1 near-tie"),
         (Lossless(LosslessStatus.DIFFERENT, first_divergence=16), "✗ DIFFERENT from token 17"),
@@ -207,6 +209,18 @@ async def test_notices_are_shown_and_gone_with_the_next_run() -> None:
         pane.begin(10)
         await pilot.pause()
         assert not pane.query_one(".notes").display
+
+
+async def test_a_target_that_is_another_model_by_a_hair_says_by_how_much() -> None:
+    pane = StrategyPane(2, "speculative")
+    async with HostApp(pane, columns="-one").run_test(size=(100, 20)) as pilot:
+        pane.feed(run_steps("speculative", PIECES))
+        pane.checked(Lossless(LosslessStatus.IDENTICAL, detail="every token is the target's first choice"))
+        await pilot.pause()
+        assert "first choice" not in "".join(lines(pane))
+        pane.checked(Lossless(LosslessStatus.IDENTICAL, detail=f"{OWN}: KL 0.003"))
+        await pilot.pause()
+        assert "another model by a hair: KL 0.003" in "".join(lines(pane))
 
 
 async def test_a_new_run_leaves_nothing_of_the_last_one() -> None:
