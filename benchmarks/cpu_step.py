@@ -2,7 +2,7 @@
 
     python benchmarks/cpu_step.py [--gamma 4] [--context 100] [--repeat 15]
 
-For target (packed on our side) and drafter of the built-in pair: milliseconds for a pass over one token and over γ+1,
+For target and drafter of the built-in pair, packed on our side: milliseconds for a pass over one token and over γ+1,
 medians of turns taken alternately, so that a slow second of the machine hits both. The floor is the
 time it takes to read the weights once, at the speed at which this machine reads memory.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 from specdec_tui.backends.threads import prepare_threads
@@ -19,10 +20,10 @@ from specdec_tui.backends.threads import prepare_threads
 prepare_threads()
 
 import torch  # noqa: E402
-from transformers import AutoModelForCausalLM, LlamaForCausalLM, PreTrainedModel  # noqa: E402
+from transformers import LlamaForCausalLM, PreTrainedModel  # noqa: E402
 
 from specdec_tui.backends.causal_lm import TransformersModel  # noqa: E402
-from specdec_tui.backends.demo import drafter_folder, target_file  # noqa: E402
+from specdec_tui.backends.demo import drafter_file, target_file  # noqa: E402
 from specdec_tui.backends.gguf.config import config_of  # noqa: E402
 from specdec_tui.backends.gguf.expanded import state_of  # noqa: E402
 from specdec_tui.backends.gguf.files import GgufFile  # noqa: E402
@@ -61,19 +62,12 @@ def passes(model: CausalModel, context_tokens: int, tokens: int) -> Callable[[],
     return once
 
 
-def target_sides() -> tuple[PreTrainedModel, LeanModel]:
-    file = GgufFile(target_file(lambda step: None))
+def sides_of(path: Path) -> tuple[PreTrainedModel, LeanModel]:
+    """The model of a GGUF file on transformers' layers, expanded, and on ours, packed."""
+    file = GgufFile(path)
     config = config_of(file)
     plain = LlamaForCausalLM.from_pretrained(None, config=config, state_dict=state_of(file, config, torch.float32))
     return plain, LeanModel.of_file(plain, file)
-
-
-def drafter_sides() -> tuple[PreTrainedModel, LeanModel]:
-    plain, taken = (
-        AutoModelForCausalLM.from_pretrained(drafter_folder(), dtype=torch.float32, local_files_only=True)
-        for _ in range(2)
-    )
-    return plain, LeanModel.of(taken)
 
 
 def main() -> int:
@@ -85,8 +79,8 @@ def main() -> int:
     speed = bytes_per_second()
     print(f"{torch.get_num_threads()} threads, memory is read at {speed / 1e9:.1f} GB/s")
     print(f"{'model':<8} {'tokens':>6} {'transformers ms':>16} {'ours ms':>8} {'times':>6} {'floor ms':>9}")
-    for name, made in (("target", target_sides), ("drafter", drafter_sides)):
-        plain, lean = made()
+    for name, file in (("target", target_file(lambda step: None)), ("drafter", drafter_file())):
+        plain, lean = sides_of(file)
         sides: list[CausalModel] = [TransformersModel(plain), lean]
         floor = lean.memory_bytes / speed
         for tokens in (1, options.gamma + 1):

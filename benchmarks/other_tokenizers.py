@@ -17,10 +17,13 @@ import tempfile
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from specdec_tui.backends import demo
+from specdec_tui.backends.gguf.config import config_of
+from specdec_tui.backends.gguf.expanded import state_of
+from specdec_tui.backends.gguf.files import GgufFile
 from specdec_tui.decoding.records import Checked, LosslessStatus, Notice, RoundVerified, Status
 from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
@@ -35,7 +38,10 @@ PROMPTS = (
 
 def make_drafter(folder: Path, taken: float, seed: int = 0) -> None:
     """The demo drafter with its ids shuffled and a share of its tokens taken away, saved in a folder."""
-    model = AutoModelForCausalLM.from_pretrained(demo.drafter_folder())
+    file = GgufFile(demo.drafter_file())
+    config = config_of(file)
+    state = state_of(file, config, torch.float32)
+    model = LlamaForCausalLM.from_pretrained(None, config=config, state_dict=state)
     tokenizer = AutoTokenizer.from_pretrained(demo.drafter_folder())
     size = model.config.vocab_size
     dice = random.Random(seed)

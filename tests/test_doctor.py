@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from specdec_tui import cli, doctor
-from specdec_tui.backends.demo import drafter_folder
+from specdec_tui.backends.demo import drafter_file
 from specdec_tui.backends.lean.model import LeanContext
 
-PAIR = {"TARGET": str(drafter_folder()), "DRAFTER": str(drafter_folder()), "DEVICE": "cpu"}
+PAIR = {"TARGET": str(drafter_file()), "DRAFTER": str(drafter_file()), "DEVICE": "cpu"}
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +103,12 @@ def test_a_pass_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_a_strategy_that_writes_another_text_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(LeanContext, "rewind", lambda self, length: None)  # what is rejected stays
-    monkeypatch.setenv("SPECDEC_TUI_DRAFTER", "none")
+    extend = LeanContext.extend
+
+    def turned_round(self: LeanContext, ids: list[int], keep: int) -> torch.Tensor:
+        logits = extend(self, ids, keep)
+        return -logits if keep > 1 and self.length > 45 else logits  # beyond what is tried while a model loads
+
+    monkeypatch.setattr(LeanContext, "extend", turned_round)
     status, marks = health(capsys)
-    assert (status, marks["pair"], marks["target"], marks["lookup"]) == (1, "✓", "✓", "✗")
+    assert (status, marks["pair"], marks["target"], marks["speculative"]) == (1, "✓", "✓", "✗")

@@ -20,6 +20,7 @@ from distil.evaluate import EvaluationSettings, conditions, evaluate, read_promp
 from distil.export import check_out, export
 from distil.files import Refused, brief, read_json, write_json
 from distil.generate import MODES, GenerationSettings, generate
+from distil.gguf_files import load_packed
 from distil.llama import from_state, load_llama, read_config, read_shape
 from distil.openings import chat_pieces
 from distil.student import hugging_face_state
@@ -77,7 +78,7 @@ def make_parser() -> reading.Parser:
     _add_fields(stage, TrainingSettings)
     _add_budget(stage)
     stage = stages.add_parser("evaluate", parents=[common, named, suites], help="acceptance on held-out prompts")
-    stage.add_argument("--drafter", type=Path, help="judge this Hugging Face folder instead of a candidate")
+    stage.add_argument("--drafter", type=Path, help="judge this folder or GGUF file instead of a candidate")
     stage.add_argument("--json", type=Path, help="file for the figures (default: beside the candidate's checkpoint)")
     stage.add_argument("--new-tokens", type=reading.whole(1), default=EvaluationSettings().new_tokens)
     stage.add_argument("--samples", type=reading.whole(1), default=EvaluationSettings().samples)
@@ -120,7 +121,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if "tokens" in arguments and arguments.tokens is None and arguments.minutes is None:
         raise Refused("name --minutes or --tokens")
     read_shape(arguments.target)
-    if drafter is not None:
+    if drafter is not None and not drafter.is_file():
         read_shape(drafter)
     file: Path | None = getattr(arguments, "json", None)
     if file is not None and (file.is_dir() or not file.parent.is_dir()):
@@ -162,11 +163,11 @@ def _train(arguments: argparse.Namespace, settings: TrainingSettings, budget: tu
 
 
 def _evaluate(arguments: argparse.Namespace, settings: EvaluationSettings) -> None:
-    drafter_folder: Path | None = getattr(arguments, "drafter", None)
+    named: Path | None = getattr(arguments, "drafter", None)
     file: Path | None = getattr(arguments, "json", None)
     prompts = read_prompts(_suites(arguments))
     student = None
-    if drafter_folder is None:
+    if named is None:
         student = load_student(arguments.run, arguments.name, arguments.target)
     if file is None and student is not None:
         file = arguments.run / "models" / arguments.name / "evaluation.json"
@@ -179,12 +180,13 @@ def _evaluate(arguments: argparse.Namespace, settings: EvaluationSettings) -> No
         if before:
             _tell(f"evaluation of {arguments.name} is done anew: its prompts or settings are others than before")
     device = torch.device(arguments.device)
-    target = load_llama(arguments.target, device, torch.float32)
-    if drafter_folder is not None:
-        drafter = load_llama(drafter_folder, device, torch.float32)
+    if named is not None:
+        load = load_packed if named.is_file() else load_llama
+        drafter = load(named, device, torch.float32)
     elif student is not None:
         rounded = {name: value.bfloat16() for name, value in hugging_face_state(student).items()}  # as exported
         drafter = from_state(student.shape, rounded, device, torch.float32)
+    target = load_llama(arguments.target, device, torch.float32)
     begun = time.monotonic()
     most = read_config(arguments.target).get("max_position_embeddings")
     result = evaluate(target, drafter, _tokenizer(arguments.target), prompts, settings, _tell, most)

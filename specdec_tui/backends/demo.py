@@ -56,6 +56,11 @@ def drafter_folder() -> Path:
     return Path(__file__).with_name("demo_drafter")
 
 
+def drafter_file() -> Path:
+    """Its weights, packed, with its tokenizer (`tools/quantize_drafter.py`)."""
+    return drafter_folder() / "drafter.gguf"
+
+
 def cached_target_file() -> Path | None:
     """The demo target when it is in the cache and whole; never downloads."""
     folder = cache_folder() / _FOLDER

@@ -76,7 +76,7 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
     if reason := why_no_language_model(config):
         raise LoadError(f"{spec.name} {reason}.")
     _check_parts(spec, config)
-    if header is None and like is not None and _same_tokenizer(location, like.location):
+    if header is None and like is not None and _same_tokenizer(location.folder, like.location.folder):
         return ModelDescription(spec, location, config, like.tokenizer)
     try:
         with panics_raise():
@@ -201,11 +201,9 @@ def _check_tokenizer_config(spec: ModelSpec, folder: Path) -> None:
             raise LoadError(f"{spec.name}: {name} in its tokenizer must be a token's text, not {token!r:.60}.")
 
 
-def _same_tokenizer(location: hub.Location, other: hub.Location) -> bool:
-    if (location.source, other.source) == (DEMO_DRAFTER, DEMO_TARGET):  # made for it, and the target is one file
-        return True
+def _same_tokenizer(folder: Path, other: Path) -> bool:
     names = ("tokenizer.json", "tokenizer_config.json")
-    same, _, _ = filecmp.cmpfiles(location.folder, other.folder, names, shallow=False)
+    same, _, _ = filecmp.cmpfiles(folder, other, names, shallow=False)
     return len(same) == len(names)
 
 
@@ -214,7 +212,8 @@ def _locate(spec: ModelSpec, progress: ReportProgress) -> hub.Location:
         file = demo.target_file(progress)
         return hub.Location(spec.source, file.parent, gguf_file=file.name)
     if spec.source == DEMO_DRAFTER:
-        return hub.Location(spec.source, demo.drafter_folder())
+        file = demo.drafter_file()
+        return hub.Location(spec.source, file.parent, gguf_file=file.name)
     return hub.locate(spec.source, progress)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 from distil import openings
-from distil.export import check_out
 from distil.files import Refused, load_tensors
 from distil.llama import Shape, load_llama
 from distil.shards import load_rows, shard_files
@@ -429,11 +428,6 @@ def test_an_export_takes_only_the_place_of_an_export(
 
 def _fails(source: Path, target: Path) -> None:
     raise OSError(28, "No space left on device", str(target))
-
-
-def test_the_shipped_drafter_counts_as_an_export(tmp_path: Path) -> None:
-    shipped = Path(__file__).resolve().parents[2] / "specdec_tui" / "backends" / "demo_drafter"
-    check_out(shipped, tmp_path / "run", tmp_path / "target")
 
 
 def test_the_card_names_only_a_target_that_is_known(target_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

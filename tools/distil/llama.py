@@ -134,7 +134,7 @@ def from_state(shape: Shape, state: dict[str, Tensor], device: torch.device, dty
 
     Refused unless they are all that the shape needs, in its sizes, and nothing else.
     """
-    _check_tensors(shape, state)
+    check_tensors(shape, state)
 
     def take(*names: str) -> Tensor:
         return torch.cat([state[name].to(device, dtype) for name in names])
@@ -157,7 +157,8 @@ def from_state(shape: Shape, state: dict[str, Tensor], device: torch.device, dty
     return Llama(shape, embedding, tuple(layers), take("model.norm.weight"), head)
 
 
-def _check_tensors(shape: Shape, state: dict[str, Tensor]) -> None:
+def check_tensors(shape: Shape, state: dict[str, Tensor]) -> None:
+    """Refused unless these are all that the shape needs, in its sizes, and nothing else."""
     needed = shape.tensors()
     for told, names in (("lack", needed.keys() - state.keys()), ("have unknown", state.keys() - needed.keys())):
         if names:
@@ -195,9 +196,8 @@ def read_shape(folder: Path) -> Shape:
     return shape
 
 
-def load_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Llama:
-    """Read a Hugging Face folder (config.json and *.safetensors)."""
-    shape = read_shape(folder)
+def read_state(folder: Path, shape: Shape) -> dict[str, Tensor]:
+    """All tensors of a Hugging Face folder's *.safetensors, as they are stored; a tied head only once."""
     state: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
         try:
@@ -212,9 +212,16 @@ def load_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Llama:
     if shape.tied and head is not None and embedding is not None and torch.equal(head, embedding):
         del state["lm_head.weight"]  # one matrix, stored twice
     try:
-        return from_state(shape, state, device, dtype)
+        check_tensors(shape, state)
     except Refused as refusal:
         raise Refused(f"{folder}: {refusal}") from refusal
+    return state
+
+
+def load_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Llama:
+    """Read a Hugging Face folder (config.json and *.safetensors)."""
+    shape = read_shape(folder)
+    return from_state(shape, read_state(folder, shape), device, dtype)
 
 
 def rotations(shape: Shape, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
