@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from specdec_tui.backends import agreed
+
 # Numba's first threads are as many as there are cores unless told, and are torch's from then on: two that wait for one
 # another at every small product, where `make test` has asked for one, cost several times what the product does.
 if "OMP_NUM_THREADS" in os.environ:
@@ -19,6 +21,7 @@ def pytest_configure() -> None:
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    agreed._FOLDER = os.devnull  # no trial is remembered: faults are planted in what was tried before
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import accelerate
 import torch
 from transformers import PreTrainedModel
 
+from specdec_tui.backends.agreed import Trial, wake
 from specdec_tui.backends.decoder import describe
 from specdec_tui.backends.description import ModelDescription
 from specdec_tui.backends.errors import first_line
@@ -71,6 +72,10 @@ class PackedFile:
         name = self._model.spec.name
         self.file.warm(heart.report)
         model = LeanModel.of_file(self.shell, self.file, heart.beat)
+        trial = Trial(self.file.paths, model.form)
+        if trial.is_known():
+            wake(model)
+            return model, ""
         small = self._shortened(model)
         ids = [(37 * i + 1) % model.vocab_size for i in range(min(_TRIAL, model.context_length or _TRIAL))]
         try:
@@ -85,6 +90,7 @@ class PackedFile:
         heart.beat()
         if not fit.agrees(small, ids, expected):
             return model, "the fast ones do not give its logits on this machine"
+        trial.keep()
         return model, ""
 
     def _shortened(self, model: LeanModel) -> LeanModel:

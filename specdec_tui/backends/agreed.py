@@ -1,0 +1,94 @@
+"""Which files' fast passes gave the logits of transformers' layers on this machine: tried once, not at every launch.
+
+A stamp is a small file in the cache folder, named by a hash of all that a trial depends on: the files by place, size
+and time of change, versions, our code, the processor, the form of the weights. Only agreement is kept. A stamp that
+is missing, damaged, or cannot be written means another trial.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from specdec_tui.backends.demo import cache_folder
+from specdec_tui.backends.model import CausalModel
+from specdec_tui.doors import reading, writing
+from specdec_tui.settings import SettingError
+
+_FOLDER = "agreed"
+_MOST_STAMPS = 200
+_MOST_BYTES = 1 << 16
+_PACKAGES = ("specdec-tui", "torch", "transformers", "numba", "numpy")
+_OWN_CODE = Path(__file__).parent
+
+
+class Trial:
+    """What one trial depends on. `files`: all that the model is read from; a folder stands for what is in it."""
+
+    def __init__(self, files: Iterable[Path], form: str) -> None:
+        facts = [form, _versions(), _processor(), _states([_OWN_CODE, _OWN_CODE / "lean", _OWN_CODE / "gguf"], ".py")]
+        try:
+            self._text = json.dumps([*facts, _states(files, "")], indent=1)
+        except OSError:
+            self._text = ""
+
+    def is_known(self) -> bool:
+        """Whether it was made before, and agreed."""
+        try:
+            return bool(self._text) and reading.read_text(self._path(), most=_MOST_BYTES) == self._text
+        except (OSError, ValueError, SettingError):
+            return False
+
+    def keep(self) -> None:
+        """It agreed."""
+        if not self._text or len(self._text) > _MOST_BYTES // 2:
+            return
+        with suppress(OSError, SettingError):
+            path = self._path()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            others = sorted(path.parent.glob("*.json"), key=lambda each: each.stat().st_mtime_ns)
+            for old in others[: max(0, len(others) - _MOST_STAMPS + 1)]:
+                old.unlink()
+            writing.place(path, [self._text])
+
+    def _path(self) -> Path:
+        name = hashlib.sha256(self._text.encode()).hexdigest()[:32]
+        return cache_folder() / _FOLDER / f"{name}.json"
+
+
+def wake(model: CausalModel) -> None:
+    """Have its pass compiled, or read from the disk, where no trial does."""
+    model.open().extend([0], 1)
+
+
+def _states(places: Iterable[Path], end: str) -> list[tuple[str, int, int]]:
+    """Files by name, size and time of change. OSError."""
+    found = []
+    for place in places:
+        files = sorted(place.iterdir()) if os.path.isdir(place) else [place]
+        for path in files:
+            if path.name.endswith(end) and os.path.isfile(path):
+                status = os.stat(path)
+                found.append((str(path.absolute()), status.st_size, status.st_mtime_ns))
+    return found
+
+
+def _versions() -> list[str]:
+    found = []
+    for name in _PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            found.append(name)
+    return found
+
+
+def _processor() -> list[str]:
+    from llvmlite import binding  # type: ignore[import-untyped]
+
+    return [binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()]
