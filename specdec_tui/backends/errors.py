@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
+from specdec_tui.backends.pair import LoadError
 from specdec_tui.backends.remote.errors import ServerError
 
 _LACKS = re.compile(r"has no attribute '([^']*)'")
@@ -119,4 +120,8 @@ def describe_error(error: Exception) -> str:
         return "out of memory: try a shorter prompt, fewer new tokens, a smaller gamma, or quantized models"
     name, text = type(error).__name__, first_line(error)
     # These are raised here alone, in whole sentences.
-    return text if isinstance(error, FloatingPointError | NotDone | ServerError) or text == name else f"{name}: {text}"
+    return (
+        text
+        if isinstance(error, FloatingPointError | LoadError | NotDone | ServerError) or text == name
+        else f"{name}: {text}"
+    )

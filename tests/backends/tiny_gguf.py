@@ -34,7 +34,7 @@ class Sizes:
 
 
 NARROW = Sizes(hidden=32, inner=32, layers=1, head=8, context=64)
-# Where the scales of a block of 256 lie (bytes from its start, little-endian halves), the first for the weights and
+# Where the scales of a block lie (bytes from its start, little-endian halves), the first for the weights and
 # the second for their least values, and what weights of random bits then come to for a scale of 1.
 _SCALES = {
     KIND.Q2_K: ((80, 82), 16.0, 1.5),
@@ -42,6 +42,7 @@ _SCALES = {
     KIND.Q4_K: ((0, 2), 268.0, 7.5),
     KIND.Q5_K: ((0, 2), 578.0, 15.5),
     KIND.Q6_K: ((208,), 1370.0, 0.0),
+    KIND.IQ4_NL: ((0,), 70.0, 0.0),
 }
 _USUAL = 0.06  # how large weights are
 

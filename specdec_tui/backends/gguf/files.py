@@ -42,6 +42,12 @@ class GgufFile:
         """Bytes on the disk."""
         return sum(part.size for part in self._parts)
 
+    def check(self) -> None:
+        """LoadError where a file has become shorter since: who reads what it held would be killed (SIGBUS)."""
+        for path, memory in zip(self.paths, self._maps, strict=True):
+            if memory.size() < len(memory):
+                raise LoadError(f"{path} has become shorter while it was in use: load the models again.")
+
     def rows(self, name: str) -> np.ndarray:
         """A tensor as it is packed: [rows, bytes of a row] uint8, read-only, a view of the file.
 

@@ -218,6 +218,7 @@ class LeanModel:
             raise LoadError(f"weights {form}: this model's can be held {' or '.join(self.forms)} only.")
         known = self._siblings.get(form)
         if known is None:
+            self._packed_weights.check()
             weights = expanded(self._packed_weights) if form == EXPANDED else self._packed_weights
             known = LeanModel(self.shell, self.decoder, weights, form, self.rounded)
             known._siblings, known._packed_weights = self._siblings, self._packed_weights
@@ -289,6 +290,7 @@ class LeanModel:
             return
         if self._reference is None:
             self._reference = LeanReference(self.shell.model, self.decoder, self.weights)
+        self.weights.check()
         text = [*prompt_ids, *ids]
         states = self._reference.hidden(self.embed(text[:-1]))[len(prompt_ids) - 1 :]
         head = self.weights.head.natural()
@@ -311,6 +313,7 @@ class LeanModel:
 
     def run(self, ids: Sequence[int], begin: int, keep: int, keys: Array, values: Array) -> Tensor:
         """Logits [keep, vocab_size] of a pass over tokens at positions from `begin` on; see `decoder_pass`."""
+        self.weights.check()
         logits = torch.empty(keep, self.vocab_size)
         tables = self._tables
         with _ONE_AT_A_TIME:

@@ -120,7 +120,7 @@ class Weights:
     embedding: Matrix
     head: Matrix
     paired: bool = False
-    owners: tuple[object, ...] = field(default=(), repr=False)
+    owners: tuple[GgufFile, ...] = field(default=(), repr=False)
     told: tuple[str, ...] = ()
 
     @property
@@ -128,6 +128,11 @@ class Weights:
         """Each once."""
         found = [matrix for layer in self.layers for matrix in layer.matrices]
         return [*found, self.head, *([] if self.embedding is self.head else [self.embedding])]
+
+    def check(self) -> None:
+        """LoadError where a mapped file does not hold them any more."""
+        for owner in self.owners:
+            owner.check()
 
     @property
     def memory_bytes(self) -> int:

@@ -1,0 +1,96 @@
+"""A GGUF file whose weights are mapped: what happens to it while it is in use."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_gguf import KIND, write_tiny_gguf
+
+from specdec_tui.backends.errors import describe_error
+from specdec_tui.backends.lean.model import LeanModel
+from specdec_tui.backends.loading import load_pair
+from specdec_tui.backends.pair import LoadError
+from specdec_tui.settings import ModelChoice
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    write_tiny_gguf(tmp_path / "tiny.gguf", kinds={"": KIND.Q8_0})
+    return tmp_path / "tiny.gguf"
+
+
+def load(file: Path) -> LeanModel:
+    model = load_pair(ModelChoice(target=str(file), device="cpu"), lambda step: None).target
+    assert isinstance(model, LeanModel) and model.form == "packed"
+    return model
+
+
+def test_a_file_that_becomes_shorter_ends_the_next_pass_in_one_line(file: Path) -> None:
+    model = load(file)
+    context = model.open()
+    context.extend([1, 2, 3], 1)
+    os.truncate(file, 4096)
+    for use in (
+        lambda: context.extend([4], 1),
+        lambda: list(model.reference([1, 2], [3])),
+        lambda: model.in_form("expanded"),
+    ):
+        with pytest.raises(LoadError) as caught:
+            use()
+        assert describe_error(caught.value) == (
+            f"{file} has become shorter while it was in use: load the models again."
+        )
+    assert context.length == 3
+
+
+@pytest.mark.large
+@pytest.mark.skipif(sys.platform != "linux", reason="signals of Linux")
+def test_without_looking_at_its_length_the_process_would_be_killed(file: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "from specdec_tui.backends.gguf.files import GgufFile\n"
+        "from specdec_tui.backends.loading import load_pair\n"
+        "from specdec_tui.settings import ModelChoice\n"
+        "model = load_pair(ModelChoice(target=sys.argv[1], device='cpu'), lambda step: None).target\n"
+        "GgufFile.check = lambda self: None\n"
+        "os.truncate(sys.argv[1], 4096)\n"
+        "model.open().extend([1, 2, 3], 1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True)
+    assert done.returncode == -signal.SIGBUS
+
+
+def test_another_file_of_its_name_leaves_a_loaded_model_as_it_is(file: Path) -> None:
+    model = load(file)
+    before = model.open().extend([1, 2, 3], 3)
+    write_tiny_gguf(file.with_name("other.gguf"), kinds={"": KIND.Q8_0}, seed=4)
+    os.replace(file.with_name("other.gguf"), file)
+    assert torch.equal(model.open().extend([1, 2, 3], 3), before)
+    assert not torch.equal(load(file).open().extend([1, 2, 3], 3), before)
+    os.remove(file)
+    assert torch.equal(model.open().extend([1, 2, 3], 3), before)
+
+
+def test_scales_that_are_no_numbers_are_refused_in_one_line(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[-34:-32] = b"\x00\x7e"  # of the last block of the last tensor
+    file.write_bytes(content)
+    with pytest.raises(LoadError, match="its scores are not finite numbers") as caught:
+        load(file)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [KIND.Q2_K, KIND.IQ4_NL])
+def test_a_format_that_has_no_products_is_expanded_and_told(kind: KIND, tmp_path: Path) -> None:
+    file = tmp_path / "other.gguf"
+    write_tiny_gguf(file, kinds={".*ffn_down": kind, "": KIND.Q8_0})
+    pair = load_pair(ModelChoice(target=str(file), device="cpu"), lambda step: None)
+    assert isinstance(pair.target, LeanModel) and pair.target.form == "packed"
+    told = f"{kind.name} weights are held expanded: no products over them are made here"
+    assert any(told in notice for notice in pair.info.target.notices), pair.info.target.notices
