@@ -18,7 +18,17 @@ from specdec_tui.backends.lean import decoder_pass as kernels
 from specdec_tui.backends.lean.model import LeanModel
 from specdec_tui.backends.packed_load import PackedFile
 from specdec_tui.backends.presets import resolve
-from specdec_tui.settings import ModelChoice
+from specdec_tui.decoding.records import (
+    EMITTED,
+    Checked,
+    LosslessStatus,
+    PrefillDone,
+    RoundVerified,
+    Step,
+    tokens_of,
+)
+from specdec_tui.session import LocalEngine
+from specdec_tui.settings import ModelChoice, Settings
 
 Q4_K_M = {r".*(attn_v|ffn_down|token_embd)": KIND.Q6_K, "": KIND.Q4_K}
 MIXTURES: dict[str, Mapping[str, Any]] = {
@@ -124,3 +134,23 @@ def test_a_scale_of_one_tensor_that_is_off_by_one_bit_is_found(tmp_path: Path) -
     data[0, 0] ^= 1
     model._tables.matrices[1, 3, 0] = data.ctypes.data
     assert not same(model.open().extend(text, 9), rows)
+
+
+@pytest.mark.parametrize("gamma", [1, 4, 10])
+@pytest.mark.parametrize("architecture", ["llama", "gemma3"])
+def test_every_strategy_writes_the_text_of_the_target_alone(architecture: str, gamma: int, tmp_path: Path) -> None:
+    target, drafter = tmp_path / "target.gguf", tmp_path / "drafter.gguf"
+    write_tiny_gguf(target, architecture=architecture, kinds=Q4_K_M, seed=gamma)
+    write_tiny_gguf(drafter, kinds={"": KIND.Q8_0}, seed=gamma)
+    engine = LocalEngine()
+    engine.load(ModelChoice(target=str(target), drafter=str(drafter), device="cpu"), lambda step: None)
+    settings = Settings(
+        max_new_tokens=60, gamma=gamma, strategies=("target", "speculative", "lookup"), ignore_eos=True, chat=False
+    )
+    texts: dict[str, list[int]] = {name: [] for name in settings.strategies}
+    for event in engine.run("def f(x): return 12", settings, lambda: False):
+        if isinstance(event, Step) and isinstance(event.record, PrefillDone | RoundVerified):
+            texts[event.strategy] += [token.id for token in tokens_of(event.record) if token.status in EMITTED]
+        elif isinstance(event, Checked):
+            assert event.lossless.status is LosslessStatus.IDENTICAL
+    assert len(texts["target"]) == 60 and texts["target"] == texts["speculative"] == texts["lookup"]
