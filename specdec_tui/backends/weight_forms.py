@@ -25,7 +25,7 @@ _Model = TypeVar("_Model")
 
 def form_of(model: object) -> str:
     """The form that a model's weights have; empty where there is no choice."""
-    return model.form if isinstance(model, WeightForms) else ""
+    return model.form if isinstance(model, WeightForms) and len(model.forms) > 1 else ""
 
 
 def difference_told(form: str) -> str:
@@ -70,7 +70,7 @@ def in_form(name: str, model: _Model, form: str) -> _Model:
 
 def with_form(info: ModelInfo, model: object) -> ModelInfo:
     """What is told of a model, with the form of its weights."""
-    if not isinstance(model, WeightForms):
+    if not isinstance(model, WeightForms) or len(model.forms) < 2:
         return info
     return replace(info, weights=model.form, weight_forms=tuple(model.forms))
 

@@ -183,7 +183,8 @@ def test_no_causal_family_is_refused(kind: str, dtype: torch.dtype) -> None:
 )
 def test_a_config_does_not_choose_the_code(name: str, value: Any, save_model: Any) -> None:
     pair = load(change(save_model("target", "qwen3"), **{name: value}))
-    inner = pair.target.model.config  # type: ignore[union-attr]
+    inner = getattr(pair.target, "shell", None) or pair.target.model  # type: ignore[union-attr]
+    inner = inner.config
     assert inner._attn_implementation == "sdpa"
 
 
