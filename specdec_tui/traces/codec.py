@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from specdec_tui.decoding.form_distance import FormDistance
 from specdec_tui.decoding.records import (
     LONGEST_BEAM,
     Beam,
@@ -124,12 +125,25 @@ _Settled = Annotated[tuple[_Token, ...], msgspec.Meta(max_length=MOST_TOKENS)]
 _Drafted = Annotated[tuple[_Token, ...], msgspec.Meta(max_length=MOST_DRAFTS)]
 
 
+class _Distance(msgspec.Struct):
+    tokens: Count
+    mean: Nats
+    most: Nats
+    agreement: Chance
+
+
 class _Verdict(msgspec.Struct):
     status: LosslessStatus
     ties: Count = 0
     first_divergence: Count | None = None
     gap: Annotated[float, msgspec.Meta(ge=0)] | None = None
     detail: Message = ""
+    distance: _Distance | None = None
+
+    def lossless(self) -> Lossless:
+        told = self.distance
+        distance = None if told is None else FormDistance(*msgspec.structs.astuple(told))
+        return Lossless(self.status, self.ties, self.first_divergence, self.gap, self.detail, distance)
 
 
 class _Line(msgspec.Struct, tag_field="event"):
@@ -290,7 +304,7 @@ class _Checked(_Line, tag="checked"):
     lossless: _Verdict
 
     def event(self) -> Checked:
-        return Checked(self.strategy, Lossless(*msgspec.structs.astuple(self.lossless)))
+        return Checked(self.strategy, self.lossless.lossless())
 
 
 class _Finished(_Line, tag="finished"):

@@ -47,6 +47,8 @@ def encode_event(event: Event) -> dict[str, Any]:
             verdict: dict[str, Any] = {"status": found.status.value, "ties": found.ties}
             verdict["first_divergence"] = found.first_divergence
             verdict |= {"gap": found.gap, "detail": found.detail}
+            if found.distance is not None:
+                verdict["distance"] = asdict(found.distance)
             return {"event": "checked", "strategy": strategy, "lossless": verdict}
         case Finished(cancelled=cancelled):
             return {"event": "finished", "cancelled": cancelled}

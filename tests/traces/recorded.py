@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from specdec_tui.backends.pair import ModelInfo, PairInfo
+from specdec_tui.decoding.form_distance import FormDistance
 from specdec_tui.decoding.records import (
     Beam,
     Capturing,
@@ -89,7 +90,10 @@ def full_events(strategy: str = "speculative") -> tuple[Event, ...]:
         Step(
             strategy, RunEnded(EndReason.CONTEXT, "the context is full"), ("\N{REPLACEMENT CHARACTER}",), answer="Since"
         ),
-        Checked(strategy, Lossless(LosslessStatus.NEAR_TIES, 2, 3, 0.0625, "half precision")),
+        Checked(
+            strategy,
+            Lossless(LosslessStatus.NEAR_TIES, 2, 3, 0.0625, "half precision", FormDistance(40, 0.003, 0.02, 0.975)),
+        ),
         Finished(cancelled=True),
     )
 
