@@ -14,6 +14,7 @@ from transformers.generation import logits_process as theirs
 from truth import agrees, some
 
 from specdec_tui.decoding import controls as controls_module
+from specdec_tui.decoding import records
 from specdec_tui.decoding import run as round_by_round
 from specdec_tui.decoding.controls import Controls
 from specdec_tui.decoding.device_run import need_of
@@ -201,4 +202,4 @@ def test_a_captured_round_refuses_what_the_host_must_look_at(asked: dict[str, Ca
 def test_controls_that_ask_for_nothing_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     logits = torch.ones(1, 3)
     assert Controls(end_ids=frozenset({1})).apply(logits, [1], 1) is logits
-    assert controls_module.NO_CONTROLS.asked == () and round_by_round.nothing() == ()
+    assert controls_module.NO_CONTROLS.asked == () and round_by_round.nothing() == records.PassTimes()

@@ -19,7 +19,7 @@ from test_fuzz_templates import templates
 from test_fuzz_traces import trace_files
 
 from specdec_tui import settings
-from specdec_tui.backends import chat_template, config_faults, config_sizes
+from specdec_tui.backends import chat_template, config_faults, config_sizes, loading
 from specdec_tui.backends.gguf import header
 from specdec_tui.backends.lean.model import LeanContext
 from specdec_tui.traces import export
@@ -37,6 +37,7 @@ def wrong_values_are_told_as_they_are(plant: pytest.MonkeyPatch) -> None:
 
 def refused_drafts_stay_in_the_text(plant: pytest.MonkeyPatch) -> None:
     plant.setattr(LeanContext, "rewind", lambda self, length: None)
+    plant.setattr(loading, "agrees", lambda *_: True)  # a load would find it
 
 
 def the_librarys_own_words_stand_for_the_field(plant: pytest.MonkeyPatch) -> None:
