@@ -25,7 +25,7 @@ from specdec_tui.decoding.records import (
 )
 from specdec_tui.loaded import Loaded
 from specdec_tui.playing import Beginning, begin_run, judge
-from specdec_tui.run_settings import rounds_of
+from specdec_tui.run_settings import rounds_of, sampler_of
 from specdec_tui.settings import STRATEGIES, ModelChoice, Settings, whole_characters
 from specdec_tui.several_drafters import running
 from specdec_tui.strategy_parts import AsRead, as_read, models_of, parts_of, unfit, writer_of
@@ -140,11 +140,14 @@ class LocalEngine:
         return info
 
     def prepare(self, settings: Settings, cancelled: Callable[[], bool], progress: ReportProgress) -> None:
+        from specdec_tui.decoding.rows import get_ready
+
         pair, programs = self._pair, self._programs
         if pair is None:
             return
         if programs is None or not (settings.capture and settings.cache):
             self.loaded.warm_up("target", settings, cancelled, ahead=True)
+            get_ready(draws=not sampler_of(settings).is_greedy, insight=True)
             return
         needs, held = self._needs(pair, settings, cancelled), []
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 import torch
 
@@ -45,8 +46,7 @@ class Controls:
     @property
     def asked(self) -> tuple[str, ...]:
         """Names of the fields that change logits."""
-        names = (field.name for field in fields(self) if field.name not in ("last_at", "end_ids", "begin"))
-        return tuple(name for name in names if getattr(self, name) != getattr(NO_CONTROLS, name))
+        return _asked(self)
 
     def apply(self, logits: torch.Tensor, text: Sequence[int], prompt: int) -> torch.Tensor:
         """`logits` [n, V] as they count: row i stands behind all of `text` but its last n-1-i tokens.
@@ -92,6 +92,12 @@ class Controls:
 
 
 NO_CONTROLS = Controls()
+
+
+@lru_cache(maxsize=64)
+def _asked(controls: Controls) -> tuple[str, ...]:
+    names = (field.name for field in fields(controls) if field.name not in ("last_at", "end_ids", "begin"))
+    return tuple(name for name in names if getattr(controls, name) != getattr(NO_CONTROLS, name))
 
 
 def _is_next(sequence: Sequence[int], ids: torch.Tensor, width: int) -> bool:

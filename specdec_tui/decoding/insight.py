@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from math import exp, isfinite, isnan, log
+from math import exp, isnan
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,9 @@ import torch
 from specdec_tui.backends.answering import Told
 from specdec_tui.decoding.chances import MOST_ALTERNATIVES
 from specdec_tui.decoding.records import Insight
-from specdec_tui.decoding.rows import Few, Rest, Row, Scores, Whole, dense, in_memory, memory
+from specdec_tui.decoding.rows import Few, Rest, Row, Scores, Whole, dense, in_memory, surveyor
 
 DIGITS = 5  # significant ones of a figure: a kept run has millions, and no eye tells more apart
-
-_NEVER = np.float32(-200)  # a scaled logit whose exponential is 0 in float32
-_GROUP = 64
 
 Alternatives = tuple[tuple[int, float], ...]
 
@@ -78,10 +76,10 @@ def _describe(row: Row, named: Sequence[int], greedy: bool) -> tuple[float | Non
     if isinstance(row, Few):
         return _of_few(row, named)
     if isinstance(row, Whole):
-        return _of_logits(row.logits, float(row.temperature), named)
-    if greedy and row.is_cpu and isfinite(float(row.amax())):
-        return _of_logits(in_memory(row), 1.0, named)
-    return _of_chances(row.softmax(-1) if greedy else row, named)
+        return _of_logits(row.logits, row.temperature, named, row.kernels) or _of_chances(row.dense(), named)
+    found = surveyor() if greedy and row.is_cpu else None
+    known = None if found is None else _of_logits(in_memory(row), np.float32(1), named, found)
+    return known or _of_chances(row.softmax(-1) if greedy else row, named)
 
 
 def _of_chances(p: torch.Tensor, named: Sequence[int]) -> tuple[float | None, Alternatives]:
@@ -97,40 +95,25 @@ def _of_chances(p: torch.Tensor, named: Sequence[int]) -> tuple[float | None, Al
 def _of_few(row: Few, named: Sequence[int]) -> tuple[float | None, Alternatives]:
     chances = row.chances.astype(np.float64)
     some = chances[chances > 0]
-    best = _best(row.chances, MOST_ALTERNATIVES)
+    best = np.argsort(-row.chances, kind="stable")[:MOST_ALTERNATIVES]
     top = zip(row.ids[best].tolist(), chances[best].tolist(), strict=True)
     return _rounded(max(0.0, -float(some @ np.log(some)))), _listed(top, named, row.__getitem__)
 
 
-def _of_logits(logits: npt.NDArray[Any], temperature: float, named: Sequence[int]) -> tuple[float | None, Alternatives]:
-    """Of the softmax of logits [V] at a temperature, the best of which is finite."""
-    highest = logits.max()
-    scaled, weights = memory(len(logits))
-    np.subtract(logits, highest, out=scaled)
-    if temperature != 1:
-        scaled /= np.float32(temperature)
-    np.maximum(scaled, _NEVER, out=scaled)
-    torch.exp(torch.from_numpy(scaled), out=torch.from_numpy(weights))  # NumPy's takes four times as long
-    total = float(weights.sum())
-    entropy = log(total) - float(weights @ scaled) / total
-    best = _best(logits, MOST_ALTERNATIVES)
-    top = zip(best.tolist(), (weights[best] / total).tolist(), strict=True)
-    listed = _listed(top, named, lambda token: float(weights[token]) / total if token < len(weights) else 0.0)
-    return _rounded(max(0.0, entropy)), listed
+def _of_logits(
+    logits: npt.NDArray[Any], temperature: np.float32, named: Sequence[int], kernels: ModuleType
+) -> tuple[float | None, Alternatives] | None:
+    """Of the softmax of logits [V] at a temperature; None where it is none."""
+    ids, weights = np.empty(MOST_ALTERNATIVES, np.int64), np.empty(MOST_ALTERNATIVES, np.float32)
+    best, total, entropy, count = kernels.survey(logits, temperature, ids, weights)
+    if isnan(best):
+        return None
+    top = [(token, weight / total) for token, weight in zip(ids.tolist(), weights.tolist(), strict=True)][:count]
 
+    def chance(token: int) -> float:
+        return exp((float(logits[token]) - best) / float(temperature)) / total if token < len(logits) else 0.0
 
-def _best(values: npt.NDArray[Any], count: int) -> npt.NDArray[np.intp]:
-    """The indices of so many of the highest values, in order; of equal ones the lowest first."""
-    whole = len(values) // _GROUP * _GROUP
-    if whole // _GROUP > count:
-        # So many groups have one that is as good as their count-th best: what is lower is none of the best.
-        peaks = values[:whole].reshape(_GROUP, -1).max(0)
-        bound = np.partition(peaks, len(peaks) - count)[len(peaks) - count]
-        (among,) = np.nonzero(values >= bound)
-    else:
-        among = np.arange(len(values))
-    order = np.argsort(-values[among], kind="stable")[:count]
-    return among[order]
+    return _rounded(max(0.0, entropy)), _listed(top, named, chance)
 
 
 def _listed(top: Iterable[tuple[int, float]], named: Sequence[int], chance: Callable[[int], float]) -> Alternatives:

@@ -218,5 +218,59 @@ def rest_of_few(ids: Array, p: Array, other_ids: Array, q: Array, weight: float)
     return rest
 
 
-for _function in (weigh, draw, draw_whole, rest_of_wholes, rest_of_few):
+@njit(fastmath=SUM)
+def _surprise_of(logits: Array, best: Any, inverse: Any, weights: Array) -> float:
+    """Σ weight · scaled; what weighs nothing counts nothing."""
+    total = 0.0
+    for i in range(len(weights)):
+        total += np.float64(weights[i] * max((logits[i] - best) * inverse, LEAST))
+    return total
+
+
+@njit
+def _highest(logits: Array, peaks: Array, ids: Array, values: Array) -> int:
+    """Ids and logits of the highest, best first and of equal ones the lowest id first; how many there are."""
+    count = 0
+    for block in range(len(peaks)):
+        if count == len(ids) and not peaks[block] > values[count - 1]:
+            continue
+        for token in range(block * BLOCK, min((block + 1) * BLOCK, len(logits))):
+            value = logits[token]
+            if count == len(ids):
+                if not value > values[count - 1]:
+                    continue
+            else:
+                count += 1
+            at = count - 1
+            while at > 0 and value > values[at - 1]:
+                ids[at], values[at] = ids[at - 1], values[at - 1]
+                at -= 1
+            ids[at], values[at] = token, value
+    return count
+
+
+@njit(nogil=True)
+def survey(logits: Array, temperature: Any, ids: Array, weights: Array) -> tuple[float, float, float, int]:
+    """The best of logits float32 [V], the sum of all weights, the entropy in nats, and how many ids are filled in.
+
+    `ids` int64 [n] and `weights` float32 [n]: those of the highest weights, best first, of equal logits the lowest id
+    first. The best is NaN where the softmax is none.
+    """
+    peaks = np.empty((len(logits) + BLOCK - 1) // BLOCK, np.float32)
+    best, inverse, memory = peaks_of(logits, peaks), inverse_of(temperature), np.empty(PIECE, np.float32)
+    if best != best:
+        return np.float64(best), 0.0, 0.0, 0
+    total, surprise = 0.0, 0.0
+    for begin in range(0, len(logits), PIECE):
+        piece = logits[begin : begin + PIECE]
+        own = weights_of(piece, best, inverse, memory)
+        total += sum_of(own)
+        surprise += _surprise_of(piece, best, inverse, own)
+    count = _highest(logits, peaks, ids, weights)
+    for i in range(count):
+        weights[i] = exp((weights[i] - best) * inverse)
+    return np.float64(best), total, np.log(total) - surprise / total, count
+
+
+for _function in (weigh, draw, draw_whole, rest_of_wholes, rest_of_few, survey):
     keep_compiled(_function)

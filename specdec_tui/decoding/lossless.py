@@ -18,7 +18,7 @@ from specdec_tui.backends.answering import Answering
 from specdec_tui.backends.model import CausalModel, Referenced, Rounding
 from specdec_tui.decoding.controls import NO_CONTROLS, Controls
 from specdec_tui.decoding.records import Lossless, LosslessStatus, first_difference
-from specdec_tui.decoding.sampling import PositionNoise, Sampler, best_ids
+from specdec_tui.decoding.sampling import PositionNoise, Sampler, best_id
 
 CHUNK = 128  # rows scored at once: 128 rows of 150 thousand float32 are 77 MB
 
@@ -137,7 +137,7 @@ class _Row:
         """None for the first choice (lowest id on a tie), else by how much `token` fails to be it."""
         if not self._scores.amax().isfinite():  # a NaN anywhere is the highest
             return nan
-        if best_ids(self._among(0.0)[None])[0] == token:
+        if best_id(self._among(0.0)) == token:
             return None
         # Tokens that rounding may put outside the set bind nobody.
         best, own = float(self._among(bound).amax()), float(self._scores[token])

@@ -36,7 +36,7 @@ from specdec_tui.decoding.remote_rules import (
     verify,
 )
 from specdec_tui.decoding.remote_stream import PlainText
-from specdec_tui.decoding.rows import kernels
+from specdec_tui.decoding.rows import get_ready
 from specdec_tui.decoding.rules import RULES, Verdict, residual
 from specdec_tui.decoding.run import Run
 
@@ -107,8 +107,7 @@ class RemoteRun(Run):
         drafts = self.drafter is not None
         refuse(self.server, self.rule_name, self.sampler, self.controls.asked, drafts)
         self._draws = draws_there(self.server, self.sampler)
-        if drafts and not self.sampler.is_greedy:
-            kernels()
+        get_ready(draws=drafts and not self.sampler.is_greedy, insight=self.insight)
         self.server.begin(self.calls.added_latency, self.cancelled)
         if not drafts and not self.sampler.is_greedy:
             yield Notice(OWN_TEXT)

@@ -13,7 +13,7 @@ from specdec_tui.backends.model import CausalModel
 from specdec_tui.decoding.alignment import Follower
 from specdec_tui.decoding.drafters import DraftSetup, Proposal
 from specdec_tui.decoding.rows import Scores
-from specdec_tui.decoding.sampling import best_ids
+from specdec_tui.decoding.sampling import best_id
 
 if TYPE_CHECKING:
     from specdec_tui.backends.translation import Translation
@@ -68,7 +68,7 @@ class RetokenizeDrafter:
             logits = self._follower.logits(own)
             if logits is None:
                 break
-            token = best_ids(logits[None])[0]
+            token = best_id(logits)
             if token not in spelling.bytes_of:  # it has ended its text, or says what no text can say
                 return self._translation.written(text, written, ended=True) or []
             own, written = [*own, token], written + spelling.bytes_of[token]

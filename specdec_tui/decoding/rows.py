@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from specdec_tui.decoding.sampling import PositionNoise, Sampler, best_ids
+from specdec_tui.decoding.sampling import PositionNoise, Sampler, best_id
 
 Array = npt.NDArray[Any]
 _HELD = local()
@@ -45,6 +45,30 @@ def kernels() -> ModuleType | None:
     return found
 
 
+@cache
+def surveyor() -> ModuleType | None:
+    """The same where nothing is drawn and only `survey` is called: what draws takes longer to compile."""
+    from specdec_tui.backends.lean.fit import why_not
+
+    if why_not():
+        return None
+    try:
+        from specdec_tui.decoding import kernels as found
+
+        found.survey(np.zeros(2, np.float32), np.float32(1), np.zeros(1, np.int64), np.zeros(1, np.float32))
+    except Exception:  # as above
+        return None
+    return found
+
+
+def get_ready(*, draws: bool, insight: bool) -> None:
+    """Have what a run needs compiled: now, and not while its clock runs."""
+    if draws:
+        kernels()
+    if insight:
+        surveyor()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Few:
     """A distribution, or something in proportion to one, of which some ids alone have a part.
@@ -68,7 +92,7 @@ class Few:
     def draw_with(self, noise: PositionNoise, position: int) -> int:
         """As `rules.draw_coupled`; only the noise of what may be drawn is made."""
         own = noise.of_ids(torch.tensor([position]), torch.from_numpy(self.ids).long())
-        return int(self.ids[best_ids((torch.from_numpy(self.chances) / own)[None])[0]])
+        return int(self.ids[best_id(torch.from_numpy(self.chances) / own)])
 
     def rest(self, q: Few | None, draft: int, weight: float = 1.0) -> Few:
         """As `rules.residual`."""
@@ -113,7 +137,7 @@ class Whole:
 
     def draw_with(self, noise: PositionNoise, position: int) -> int:
         """As `rules.draw_coupled`."""
-        return best_ids((self.dense() / noise.at(position))[None])[0]
+        return best_id(self.dense() / noise.at(position))
 
     def rest(self, q: Whole | None, draft: int, weight: float = 1.0) -> Rest:
         """As `rules.residual`."""

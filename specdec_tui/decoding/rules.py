@@ -19,7 +19,7 @@ import torch
 
 from specdec_tui.decoding.chances import joint_weights
 from specdec_tui.decoding.rows import Few, Rest, Row, Scores, Whole, dense
-from specdec_tui.decoding.sampling import Dice, Sampler, best_ids, draw_id
+from specdec_tui.decoding.sampling import Dice, Sampler, best_id, best_ids, draw_id
 
 ROUNDING = 1e-5
 """A share of probability that is no difference between two models: between passes that are cut differently, logits in
@@ -115,11 +115,11 @@ def draw_coupled(scores: Row, position: int, dice: Dice) -> int:
     """argmax(p / e) with the noise of the position: the same for whoever draws there."""
     if not isinstance(scores, torch.Tensor):
         return scores.draw_with(dice.noise, position)
-    return best_ids((scores / dice.noise.at(position).to(scores.device))[None])[0]
+    return best_id(scores / dice.noise.at(position).to(scores.device))
 
 
 def draw_best(scores: Row, position: int, dice: Dice) -> int:
-    return best_ids(dense(scores)[None])[0]
+    return best_id(dense(scores))
 
 
 def verify_rejection(drafts: list[int], q: Rows, p: Scores, position: int, dice: Dice, bonus: bool) -> Verdict:

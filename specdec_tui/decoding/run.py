@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 
@@ -32,7 +33,7 @@ from specdec_tui.decoding.records import (
     Status,
     Token,
 )
-from specdec_tui.decoding.rows import Scores, kernels, processed
+from specdec_tui.decoding.rows import Scores, get_ready, processed
 from specdec_tui.decoding.rules import Rule, Verdict, chosen, residual
 from specdec_tui.decoding.sampling import Dice, Sampler
 
@@ -108,8 +109,7 @@ class Run:
     def _get_ready(self, use_cache: bool) -> Iterator[Record]:
         """What must be done before the clock runs, and be said of it."""
         self.passes = self.warm_up()
-        if not self.sampler.is_greedy:
-            kernels()
+        get_ready(draws=not self.sampler.is_greedy, insight=self.insight)
         return iter(())
 
     def _play(self, number: int) -> Iterator[Record]:
@@ -134,10 +134,15 @@ class Run:
         """New tokens so far: the place of the next one."""
         return len(self.ids) - self.prompt_length
 
+    @cached_property
+    def longest(self) -> int | None:
+        """See `longest_text`; the prompt's length is known when it is asked for."""
+        return longest_text(self.target, self.prompt_length)
+
     @property
     def room(self) -> int:
         """Tokens the text can still grow by: what length and context leave."""
-        limit = longest_text(self.target, self.prompt_length)
+        limit = self.longest
         left = self.max_new_tokens - self.position
         return left if limit is None else min(left, limit - len(self.ids))
 
@@ -147,7 +152,7 @@ class Run:
         if self.position >= self.max_new_tokens:
             return RunEnded(EndReason.LENGTH)
         if self.room <= 0:
-            limit, written = longest_text(self.target, self.prompt_length), self.target.context_length
+            limit, written = self.longest, self.target.context_length
             what = f"the prompt of {len(self.ids)} tokens leaves no room in"
             if self.position:
                 what = "prompt and new tokens fill" if limit == written else "the new tokens fill"

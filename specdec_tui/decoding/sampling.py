@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -143,10 +143,20 @@ def typical(rows: torch.Tensor, mass: float) -> torch.Tensor:
 
 def best_ids(scores: torch.Tensor) -> list[int]:
     """The id of the highest score of each row of [n, V]; the lowest id on an exact tie."""
-    if scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64):
+    found: list[int] = _best(scores).tolist()
+    return found
+
+
+def best_id(scores: torch.Tensor) -> int:
+    """The same of one row [V]."""
+    return int(_best(scores))
+
+
+def _best(scores: torch.Tensor) -> Any:
+    if scores.is_cpu and scores.dtype in (torch.float32, torch.float64):
         # NumPy's vectorised argmax also takes the first; torch's takes 20 times as long on a CPU.
-        return scores.detach().numpy().argmax(-1).tolist()
-    return scores.argmax(-1).tolist()
+        return scores.detach().numpy().argmax(-1)
+    return scores.argmax(-1)
 
 
 def _highest(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -7,7 +7,9 @@ import torch
 from tiny_drafters import ScriptedDrafter
 from tiny_models import FunctionModel, rounds, run
 
+from specdec_tui.decoding import insight
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter
+from specdec_tui.decoding.insight import insights
 from specdec_tui.decoding.records import Insight, RoundVerified, Status
 from specdec_tui.decoding.sampling import Sampler
 
@@ -87,3 +89,25 @@ def test_a_place_without_a_correction_has_no_residual() -> None:
             assert bool(token.insight.residual_top) == (token.status is Status.REJECTED)
         if record.emitted is not None and record.emitted.status is not Status.RESAMPLED:
             assert record.emitted.insight is not None and not record.emitted.insight.residual_top
+
+
+def test_of_logits_the_same_is_told_with_compiled_functions_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = torch.randn(3, 5000, generator=torch.Generator().manual_seed(1)) * 4
+    logits[1, 7] = logits[1].amax() + 1e-3
+    named = [[17], [4999], [3]]
+    assert insight.surveyor() is not None
+    compiled = insights(logits, [None, logits[0]], named, greedy=True)
+    monkeypatch.setattr(insight, "surveyor", lambda: None)
+    for one, other in zip(compiled, insights(logits, [None, logits[0]], named, greedy=True), strict=True):
+        assert one.target_entropy == pytest.approx(other.target_entropy, rel=1e-4)
+        assert [token for token, _ in one.target_top] == [token for token, _ in other.target_top]
+        assert dict(one.target_top) == pytest.approx(dict(other.target_top), rel=1e-4)
+        assert dict(one.drafter_top) == pytest.approx(dict(other.drafter_top), rel=1e-4)
+    assert len(compiled[0].target_top) == 11 and compiled[1].drafter_entropy is not None
+
+
+def test_logits_that_are_no_distribution_have_no_entropy() -> None:
+    logits = torch.zeros(2, 200)
+    logits[0, 5] = float("nan")
+    broken, whole = insights(logits, [], greedy=True)
+    assert broken.target_entropy is None and whole.target_entropy == pytest.approx(5.2983)

@@ -244,3 +244,27 @@ def test_the_best_places_of_blocks_bound_what_is_kept_at_every_width() -> None:
         logits[0] = 4.0
         row: Any = processed(Sampler("topk", top_k=2), logits[None])[0]
         assert row.ids.tolist() == [0, width - 1]
+
+
+@pytest.mark.parametrize("width", [3, 130, WIDE])
+@pytest.mark.parametrize("temperature", [1.0, 0.3, 7.0])
+def test_a_survey_tells_the_entropy_and_the_best_of_a_softmax(width: int, temperature: float) -> None:
+    for name, logits in all_logits(width):
+        ids, weights = np.empty(10, np.int64), np.empty(10, np.float32)
+        best, total, entropy, count = kernels.survey(logits.numpy(), np.float32(temperature), ids, weights)
+        scaled = ((logits - logits.amax()) / temperature).double()
+        p = scaled.softmax(-1)
+        assert best == float(logits.amax()), name
+        assert 1 / total == pytest.approx(float(p.amax()), rel=1e-6), name
+        assert entropy == pytest.approx(float(torch.special.entr(p).sum()), rel=2e-6, abs=2e-7), name
+        # A stable sort: of equal logits the lowest id is the first.
+        wanted = (-logits).sort(stable=True).indices[:10]
+        assert count == len(wanted) and ids[:count].tolist() == wanted.tolist(), name
+        assert weights[:count] / total == pytest.approx(p[wanted].numpy(), rel=2e-6, abs=1e-37), name
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_a_survey_of_what_is_no_softmax_tells_nothing(wrong: float) -> None:
+    logits = np.full(300, -math.inf, np.float32)
+    logits[200] = wrong
+    assert math.isnan(kernels.survey(logits, np.float32(1), np.empty(10, np.int64), np.empty(10, np.float32))[0])

@@ -86,3 +86,14 @@ def order_of(kind: int, columns: int, lanes: int) -> Array:
     order: Array = np.where(places < columns, places, -1).astype(np.int32)
     order.flags.writeable = False
     return order
+
+
+@cache
+def places_of(kind: int, columns: int, lanes: int) -> Array:
+    """intp [columns]: at which place of `order_of` each column is multiplied."""
+    order = order_of(kind, columns, lanes)
+    there = np.flatnonzero(order >= 0)
+    places: Array = np.empty(columns, np.intp)
+    places[order[there]] = there
+    places.flags.writeable = False
+    return places

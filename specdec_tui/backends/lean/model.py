@@ -31,7 +31,7 @@ from specdec_tui.backends.gguf.kinds import BF16, F16, kind_name
 from specdec_tui.backends.lean import decoder_pass as kernels
 from specdec_tui.backends.lean import int8
 from specdec_tui.backends.lean.attention import CHUNK, GELU_TANH, SILU, TILE
-from specdec_tui.backends.lean.blocks import F32, PLAIN, Array, order_of
+from specdec_tui.backends.lean.blocks import F32, PLAIN, Array, order_of, places_of
 from specdec_tui.backends.lean.int8 import INT8, words_of
 from specdec_tui.backends.lean.layer_parts import DOWN, SIZES
 from specdec_tui.backends.lean.products import kernel_of
@@ -92,7 +92,7 @@ def _tables(decoder: Decoder, weights: Weights, threads: int, rounds: bool) -> _
     def row(matrix: Matrix, place: int = 0) -> tuple[int, ...]:
         places = len(order_of(matrix.order, matrix.columns, LANES))
         number, kind = order_number(matrix, place == DOWN), matrix.kind + INT8 * rounded(matrix)
-        return (matrix.data.ctypes.data, kind, matrix.row_bytes, matrix.blocks, number, places)
+        return (matrix.address, kind, matrix.row_bytes, matrix.blocks, number, places)
 
     matrices = np.array(
         [[row(m, place) for place, m in enumerate(layer.matrices)] for layer in weights.layers], np.int64
@@ -104,10 +104,9 @@ def _tables(decoder: Decoder, weights: Weights, threads: int, rounds: bool) -> _
     longest = -(-max([len(order) for order in all_orders] + rooms) // 32) * 32
     orders = np.full((len(found), longest), -1, np.int32)
     places = np.zeros((len(found), max(columns for _, columns, _ in found)), np.int32)
-    for number, order in enumerate(all_orders):
+    for number, (order, (kind, columns, _)) in enumerate(zip(all_orders, found, strict=True)):
         orders[number, : len(order)] = order
-        there = np.flatnonzero(order >= 0)
-        places[number, order[there]] = there
+        places[number, :columns] = places_of(F32 if kind == INT8 else kind, columns, LANES)
     needs = np.full((2 * len(weights.layers) + 1, len(found)), -1, np.int64)
 
     def need(place: int, numbers: set[int]) -> None:
@@ -292,7 +291,7 @@ class LeanModel:
             self._reference = LeanReference(self.shell.model, self.decoder, self.weights)
         self.weights.check()
         text = [*prompt_ids, *ids]
-        states = self._reference.hidden(self.embed(text[:-1]))[len(prompt_ids) - 1 :]
+        states = self._reference.hidden(torch.from_numpy(self.embed(text[:-1])))[len(prompt_ids) - 1 :]
         head = self.weights.head.natural()
         for rows in states.split(_REFERENCE_ROWS):
             logits = functional.linear(rows, head)
@@ -304,21 +303,21 @@ class LeanModel:
         if self._context_length is not None and length > self._context_length:
             raise ValueError(f"{length} tokens do not fit the context length of {self._context_length}")
 
-    def embed(self, ids: Sequence[int]) -> Tensor:
+    def embed(self, ids: Sequence[int]) -> Array:
         """[n, hidden], float32, the caller's own."""
         if not all(0 <= token < self.weights.embedding.rows for token in ids):
             raise IndexError("a token beyond the vocabulary")
-        found = self.weights.embedding.natural(ids)
-        return found if self.decoder.embedding_scale == 1 else found * self.decoder.embedding_scale
+        found = self.weights.embedding.taken(ids)
+        return found if self.decoder.embedding_scale == 1 else found * np.float32(self.decoder.embedding_scale)
 
     def run(self, ids: Sequence[int], begin: int, keep: int, keys: Array, values: Array) -> Tensor:
         """Logits [keep, vocab_size] of a pass over tokens at positions from `begin` on; see `decoder_pass`."""
         self.weights.check()
-        logits = torch.empty(keep, self.vocab_size)
+        logits = np.empty((keep, self.vocab_size), np.float32)
         tables = self._tables
         with _ONE_AT_A_TIME:
             kernels.decoder_pass(
-                self.embed(ids).numpy(),
+                self.embed(ids),
                 begin,
                 self._threads,
                 tables.sizes,
@@ -339,9 +338,9 @@ class LeanModel:
                 values,
                 self.cosines,
                 self.sines,
-                logits.numpy(),
+                logits,
             )
-        return logits
+        return torch.from_numpy(logits)
 
 
 class LeanContext:

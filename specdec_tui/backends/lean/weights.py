@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 
 from specdec_tui.backends.decoder import Decoder
 from specdec_tui.backends.gguf.files import GgufFile
-from specdec_tui.backends.lean.blocks import BF16, F16, F32, HELD, KINDS, PADDING, PLAIN, Array, order_of
+from specdec_tui.backends.lean.blocks import BF16, F16, F32, HELD, KINDS, PADDING, PLAIN, Array, order_of, places_of
 from specdec_tui.backends.lean.compiled import keep_compiled
 from specdec_tui.backends.lean.products import call_kernel, kernel_of
 from specdec_tui.backends.lean.vectors import LANES
@@ -67,6 +67,11 @@ class Matrix:
     def blocks(self) -> int:
         return self.row_bytes // KINDS[self.kind].size
 
+    @cached_property
+    def address(self) -> int:
+        """Where `data` begins."""
+        return int(self.data.ctypes.data)
+
     def part(self, begin: int, end: int) -> Matrix:
         """Some of its rows, not copied."""
         return Matrix(self.kind, self.order, self.columns, self.data[begin:end])
@@ -81,20 +86,23 @@ class Matrix:
     def expand(self, begin: int, end: int, out: int, stride: int) -> None:
         """The same, to the address `out` of rows of `stride` numbers."""
         address = kernel_of(self.kind).address
-        _kernel(address, self.data.ctypes.data, self.row_bytes, out, stride, begin, end, self.blocks)
+        _kernel(address, self.address, self.row_bytes, out, stride, begin, end, self.blocks)
 
-    def natural(self, ids: Sequence[int] | None = None) -> Tensor:
-        """float32 [rows, columns] of all its rows, or of some, in their own order of columns."""
-        order = order_of(self.order, self.columns, LANES)
-        found = torch.empty(self.rows if ids is None else len(ids), self.columns)
-        target, there = found.numpy(), order >= 0
-        if ids is not None:
-            for place, row in enumerate(ids):
-                target[place, order[there]] = self.laid_out(row, row + 1)[0, there]
-            return found
+    def natural(self) -> Tensor:
+        """float32 [rows, columns] of all its rows in their own order of columns."""
+        places = places_of(self.order, self.columns, LANES)
+        found = torch.empty(self.rows, self.columns)
+        target = found.numpy()
         for begin in range(0, self.rows, _ROWS_AT_ONCE):
             end = min(begin + _ROWS_AT_ONCE, self.rows)
-            target[begin:end, order[there]] = self.laid_out(begin, end)[:, there]
+            target[begin:end] = self.laid_out(begin, end)[:, places]
+        return found
+
+    def taken(self, rows: Sequence[int]) -> Array:
+        """The same of some of its rows, as an array of the caller's own."""
+        places, found = places_of(self.order, self.columns, LANES), np.empty((len(rows), self.columns), np.float32)
+        for place, row in enumerate(rows):
+            self.laid_out(row, row + 1)[0].take(places, out=found[place], mode="clip")
         return found
 
 
