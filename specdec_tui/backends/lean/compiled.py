@@ -9,9 +9,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from llvmlite import binding  # type: ignore[import-untyped]
+from numba import njit, types
+from numba.core import cgutils
 from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
+
+INT, FLOAT = types.int64, types.float32
+N1, N2 = (types.Array(types.int32, n, "C") for n in (1, 2))
+I1, I2, I3 = (types.Array(types.int64, n, "C") for n in (1, 2, 3))
+F1, F2, F3, F4, F5 = (types.Array(types.float32, n, "C") for n in (1, 2, 3, 4, 5))
+"""Types of what compiled functions are given: arrays of int32, int64 and float32, so many dimensions in C order."""
+
+_APART: list[tuple[str, Any, tuple[Any, ...]]] = []
 
 
 def builds(code: Any) -> Any:
@@ -62,3 +73,50 @@ def compiled_callback(function: Callable[..., None], signature: Any) -> Any:
         found._cache = _Cache(function)
     found.compile()
     return found
+
+
+def apart(*kinds: Any, **options: Any) -> Callable[[Callable[..., None]], Any]:
+    """A function that is compiled by itself, for arguments of these types, and called by its name from compiled code.
+
+    Functions of numba's own hold a copy of all that they call, which is optimized and turned into machine code again
+    in each of them: a tower of calls takes several times as long as its parts do. `options` are those of `njit`.
+    What it calls is defined before it, and nothing is compiled that calls it before `link_apart`: an unknown name ends
+    the process.
+    """
+
+    def decorated(function: Callable[..., None]) -> Any:
+        name = f"{function.__module__}.{function.__name__}"
+        alone: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
+        compiled = njit(nogil=True, **alone)(function)
+        keep_compiled(compiled)
+        _APART.append((name, compiled, kinds))
+        signature = types.void(*kinds)
+
+        def call(typing_context: Any, *given: Any) -> Any:
+            def code(context: Any, b: Any, signature: Any, given: Any) -> Any:
+                kind = context.call_conv.get_function_type(types.void, kinds)
+                callee = cgutils.get_or_insert_function(b.module, kind, name)
+                status, _ = context.call_conv.call_function(b, callee, types.void, kinds, given)
+                with cgutils.if_unlikely(b, status.is_error):
+                    context.call_conv.return_status_propagate(b, status)
+                return context.get_dummy_value()
+
+            return signature, code
+
+        names = ["typing_context", *inspect.signature(function).parameters]
+        parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__name__ = function.__name__
+        return builds(call)
+
+    return decorated
+
+
+def link_apart() -> None:
+    """Have every function that is `apart` compiled, or read from the disk, and known by its name."""
+    while _APART:
+        name, function, kinds = _APART[0]
+        function.compile(kinds)
+        found = function.overloads[kinds]
+        binding.add_symbol(name, found.library.get_pointer_to_function(found.fndesc.llvm_func_name))
+        _APART.pop(0)

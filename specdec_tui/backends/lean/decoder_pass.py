@@ -32,7 +32,7 @@ from numba import get_num_threads, njit, prange, types
 
 from specdec_tui.backends.lean.attention import CHUNK, GROUP, TILE, activate, atomic_add, atomic_read, breathe
 from specdec_tui.backends.lean.blocks import Array
-from specdec_tui.backends.lean.compiled import keep_compiled
+from specdec_tui.backends.lean.compiled import F1, F2, F3, F4, F5, I1, I2, I3, INT, N2, apart, keep_compiled
 from specdec_tui.backends.lean.layer_parts import (
     ACTIVATION,
     DOWN,
@@ -114,7 +114,10 @@ def _wait(counters: Array, stage: int) -> None:
             _let_others()
 
 
-@njit(nogil=True, error_model="numpy")
+@apart(
+    F2, INT, I1, F1, I3, I1, I1, N2, I1, N2, I2, I2, F3, F3, F1, F2, F5, F4, F3, F3, F2, F2, F3, F2, F3, F3, F4, I1, F2,
+    error_model="numpy",
+)  # fmt: skip
 def _work(
     x: Array, begin: int, sizes: Array, numbers: Array, matrices: Array, head: Array, kernels: Array, orders: Array,
     lengths: Array, places: Array, needs: Array, facts: Array, norms: Array, head_norms: Array, last_norm: Array,

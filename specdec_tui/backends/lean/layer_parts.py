@@ -7,6 +7,7 @@ from numba import njit
 
 from specdec_tui.backends.lean.attention import CHUNK, GROUP, TILE, mix_of, scores_of, softmax_of
 from specdec_tui.backends.lean.blocks import F32, Array
+from specdec_tui.backends.lean.compiled import F1, F2, F3, F4, F5, FLOAT, I1, I3, INT, N1, N2, apart
 from specdec_tui.backends.lean.int8 import INT8, MOST_INT8_TOKENS
 from specdec_tui.backends.lean.products import call_kernel
 from specdec_tui.backends.lean.vectors import MOST_TOKENS
@@ -32,7 +33,7 @@ def aligned(count: int) -> Array:
     return room[begin : begin + count]
 
 
-@njit(nogil=True)
+@apart(I1, I1, INT, INT, INT, INT, INT, INT, INT, F1)
 def times(
     kernels: Array,
     matrix: Array,
@@ -76,7 +77,7 @@ def times(
             t += count
 
 
-@njit(nogil=True, error_model="numpy")
+@apart(F2, F1, FLOAT, F2, I1, error_model="numpy")
 def norm(x: Array, weight: Array, epsilon: float, y: Array, kernels: Array) -> None:
     """y[t] = x[t] · weight / √(mean of x[t]² + epsilon)."""
     m, n = x.shape
@@ -104,7 +105,7 @@ def round_rows(x: Array, columns: int, y: Array, kernels: Array) -> None:
     )  # fmt: skip
 
 
-@njit(nogil=True)
+@apart(F2, F3, I1, N2, I1, I1)
 def lay_out(h: Array, inputs: Array, need: Array, orders: Array, lengths: Array, kernels: Array) -> None:
     """Copies of h [m, hidden] in each of the orders that are needed; places without a column are 0.
 
@@ -139,7 +140,7 @@ def turn(head: Array, cosines: Array, sines: Array, turned: int, paired: int) ->
             head[half + i] = b * cosines[i] + a * sines[i]
 
 
-@njit(nogil=True, error_model="numpy")
+@apart(INT, INT, INT, I1, F1, I3, I1, F3, F2, F3, F2, F2, F2, F5, F4, F1, F1, error_model="numpy")
 def project_head(
     part: int, layer: int, begin: int, sizes: Array, numbers: Array, matrices: Array, kernels: Array, inputs: Array,
     bias: Array, head_norms: Array, cosines: Array, sines: Array, queries: Array, keys: Array, values: Array,
@@ -181,7 +182,7 @@ def project_head(
                 values[layer, number, begin + t, j] = found[t, j]
 
 
-@njit(nogil=True)
+@apart(*[INT] * 8, I1, F1, F2, F5, F4, F3, F3, F4, F1)
 def attend_chunk(
     chunk: int, layer: int, begin: int, head: int, several: int, first: int, last: int, window: int, sizes: Array,
     numbers: Array, queries: Array, keys: Array, values: Array, best: Array, total: Array, mixed: Array, room: Array,
@@ -243,7 +244,7 @@ def attend_chunk(
         done += count
 
 
-@njit(nogil=True, error_model="numpy")
+@apart(INT, INT, INT, INT, F3, F3, F4, N1, F2, error_model="numpy")
 def put_together(
     t: int, head: int, chunks: int, width: int, best: Array, total: Array, mixed: Array, place: Array, out: Array
 ) -> None:
@@ -269,7 +270,7 @@ def put_together(
         out[t, place[head * width + j]] = sums[j] / whole
 
 
-@njit(nogil=True, error_model="numpy")
+@apart(F2, F2, INT, INT, I1, F1, F3, F2, I1, error_model="numpy")
 def behind(
     x: Array,
     branch: Array,

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import replace
+from typing import NamedTuple, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -32,6 +32,7 @@ from specdec_tui.backends.lean import decoder_pass as kernels
 from specdec_tui.backends.lean import int8
 from specdec_tui.backends.lean.attention import CHUNK, GELU_TANH, SILU, TILE
 from specdec_tui.backends.lean.blocks import F32, PLAIN, Array, order_of, places_of
+from specdec_tui.backends.lean.compiled import link_apart
 from specdec_tui.backends.lean.int8 import INT8, words_of
 from specdec_tui.backends.lean.layer_parts import DOWN, SIZES
 from specdec_tui.backends.lean.products import kernel_of
@@ -58,9 +59,8 @@ _PARTS_OF_THREAD = 8
 _ONE_AT_A_TIME = threading.Lock()
 
 
-@dataclass(frozen=True)
-class _Tables:
-    """What `decoder_pass` is told of a model; see there. `owners`: arrays whose addresses are in it."""
+class _Tables(NamedTuple):
+    """What `decoder_pass` is told of a model, in its order; see there."""
 
     sizes: Array
     numbers: Array
@@ -314,26 +314,13 @@ class LeanModel:
         """Logits [keep, vocab_size] of a pass over tokens at positions from `begin` on; see `decoder_pass`."""
         self.weights.check()
         logits = np.empty((keep, self.vocab_size), np.float32)
-        tables = self._tables
         with _ONE_AT_A_TIME:
+            link_apart()
             kernels.decoder_pass(
                 self.embed(ids),
                 begin,
                 self._threads,
-                tables.sizes,
-                tables.numbers,
-                tables.matrices,
-                tables.head,
-                tables.kernels,
-                tables.orders,
-                tables.lengths,
-                tables.places,
-                tables.needs,
-                tables.facts,
-                tables.norms,
-                tables.head_norms,
-                tables.last_norm,
-                tables.bias,
+                *self._tables,
                 keys,
                 values,
                 self.cosines,

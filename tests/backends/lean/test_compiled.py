@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numba
+import numpy as np
 import pytest
 
-from specdec_tui.backends.lean.compiled import keep_compiled
+from specdec_tui.backends.lean.compiled import F1, FLOAT, INT, apart, keep_compiled, link_apart
 
 
 def _twice(x: float) -> float:
@@ -52,3 +53,28 @@ def test_a_full_disk_costs_only_the_next_start(folder: Path, monkeypatch: pytest
     monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", full)
     assert call() == 5
     assert not list(folder.rglob("*.nb?"))
+
+
+@apart(F1, FLOAT)
+def _scale(x, factor):  # type: ignore[no-untyped-def]
+    for i in range(len(x)):
+        x[i] *= factor
+
+
+@apart(F1, INT)
+def _scale_and_divide(x, by):  # type: ignore[no-untyped-def]
+    _scale(x, 8 // by)
+
+
+def test_what_is_compiled_apart_is_called_and_not_copied_and_its_errors_arrive() -> None:
+    @numba.njit
+    def scaled(x, by):  # type: ignore[no-untyped-def]
+        _scale_and_divide(x[1:], by)
+        return x
+
+    link_apart()
+    assert scaled(np.array([1, 2, 3], np.float32), 2).tolist() == [1, 8, 12]
+    assert "_scale_and_divide" in (code := "".join(scaled.inspect_llvm().values()))
+    assert "fmul" not in code and "sdiv" not in code
+    with pytest.raises(ZeroDivisionError):
+        scaled(np.array([1, 2, 3], np.float32), 0)
