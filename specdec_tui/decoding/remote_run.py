@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
@@ -56,7 +57,7 @@ class RemoteRun(Run):
     rule_name: str = "rejection"
     calls: Calls = AT_ONCE
 
-    @property
+    @cached_property
     def server(self) -> AnsweringModel:
         target = self.target
         assert isinstance(target, AnsweringModel)
