@@ -11,7 +11,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any
 
 from specdec_tui.backends.pair import Progress, ReportProgress
@@ -46,9 +45,9 @@ class Heart:
         return False
 
     def beat_at(self, stage: str) -> None:
-        """The same, where it has turned out what the step is at."""
+        """The same, where it has turned out what the step is at, of which nothing was counted."""
         if self._last is not None and self._last.stage != stage:
-            self.report(replace(self._last, stage=stage))
+            self.report(Progress(stage))
         self.beat()
 
 

@@ -99,6 +99,14 @@ def transformers_config(save_model: Any, layers: int) -> Any:
     )
 
 
+def test_a_step_that_turns_out_to_be_another_one_has_none_of_the_share_that_was_counted() -> None:
+    told: list[Progress] = []
+    heart = quiet.Heart(told.append)
+    heart.report(Progress("Reading the weights", 1.0))
+    heart.beat_at("Compiling")
+    assert told == [Progress("Reading the weights", 1.0), Progress("Compiling")]
+
+
 def test_a_model_whose_modules_alone_fill_the_memory_is_not_built_to_the_end(
     save_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
