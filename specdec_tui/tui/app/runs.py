@@ -225,7 +225,8 @@ class Runs:
 
     def _begin(self, prompt: str) -> None:
         settings = self._screen.settings
-        turn = (max(1, self.turns) if self._again else self.turns + 1) if self.chats else 0
+        turns = 0 if self._new_chats else self.turns  # the engine forgets them before it comes to this run
+        turn = (max(1, turns) if self._again else turns + 1) if self.chats else 0
         self.last_prompt, self.run = prompt, Run(prompt, settings, turn=turn)
         self._start(self.run, again=self._again)
 

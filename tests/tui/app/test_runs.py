@@ -130,6 +130,18 @@ def test_a_run_again_replaces_the_last_turn(screen: Screen) -> None:
     runs.engine.close()
 
 
+def test_a_prompt_behind_a_new_chat_that_the_engine_has_not_come_to_is_the_first_turn(screen: Screen) -> None:
+    engine = ScriptedEngine(gated=True)
+    runs = make(screen, engine, "first")
+    until(runs, lambda: runs.running)
+    runs.new_chat()
+    runs.submit("second", accept_all)
+    engine.step(1000)
+    until(runs, lambda: len(screen.ended) == 2)
+    assert engine.chats == 1 and [run.turn for run in screen.ended] == [1, 1] and runs.turns == 1
+    runs.engine.close()
+
+
 def test_other_models_say_that_a_new_chat_begins_where_there_was_one(screen: Screen) -> None:
     engine = ScriptedEngine()
     runs = make(screen, engine)
