@@ -20,7 +20,7 @@ from specdec_tui.tui.tour.panel import ExplainingPanel
 NOT_YOURS = "a recording, not your models"
 IN_FOUR_SENTENCES = (
     "A small model, the drafter, guesses the next 4 tokens. "
-    "The big one, the target, checks them all in one pass, which takes little longer than writing one token. "
+    "The big one, the target, checks them all in one pass, which takes less time than writing them one by one. "
     "It keeps the guesses it would have written itself and replaces the first it would not, so the text is its own. "
     "The more guesses are kept, the faster this is; where few are, it only costs time."
 )

@@ -27,11 +27,13 @@ from textual.widgets import Input, TextArea
 
 from specdec_tui.doors.characters import visible
 
-# These and printable keys go to the box with the focus only, whose own queue keeps their order.
-_LOCAL = frozenset(("up", "down", "left", "right", "pageup", "pagedown", "home", "end", "backspace", "delete"))
+# Of no more consequence than printable keys, which the box with the focus takes as they come; but these are bindings of
+# it, which act only once the key has climbed up to the app.
+_BOUND = frozenset(("up", "down", "left", "right", "pageup", "pagedown", "home", "end", "backspace", "delete"))
 
 # The longest chain of messages a key starts: a value picked in the side bar, on its way to the settings.
 _LAPS = 5
+_LAPS_OF_BOUND = 1
 
 # What a person may have typed ahead; more is noise.
 _MOST_AHEAD = 200
@@ -122,19 +124,22 @@ class KeysInOrder(App[int]):
             event = self._held.popleft()
             if isinstance(event, events.Paste) and not isinstance(self.focused, TextArea):
                 event.text = visible(event.text)  # a box of one line shows what it has, as it is
-            if not self._is_local(event):
+            if laps := self._laps_of(event):
                 self._turn += 1
                 self._unsettled_since = monotonic()
             await super().on_event(event)
             await asyncio.sleep(0)  # the loop has its turn between two keys, however many there are
             if self._unsettled_since is not None:
-                self._lap(self._turn, _LAPS)
+                self._lap(self._turn, laps)
 
-    def _is_local(self, event: events.Key | events.Paste) -> bool:
-        if isinstance(event, events.Paste) or event.key in _LOCAL:
-            return True
+    def _laps_of(self, event: events.Key | events.Paste) -> int:
+        """From the focus up to the app, until it has had its consequences; 0 where the focus keeps the order itself."""
+        if isinstance(event, events.Paste):
+            return 0
+        if event.key in _BOUND:
+            return _LAPS_OF_BOUND
         focused = self.focused
-        return focused is not None and focused.check_consume_key(event.key, event.character)
+        return 0 if focused is not None and focused.check_consume_key(event.key, event.character) else _LAPS
 
     def _lap(self, turn: int, left: int) -> None:
         """Travel from the focus up to the app, behind every message that is on its way there."""

@@ -10,6 +10,7 @@ from shell import ask, make_app, ready, toasts, until
 from textual import events
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from specdec_tui.backends.pair import LoadError
 from specdec_tui.decoding.records import Finished
@@ -479,6 +480,19 @@ def burst(app: SpecdecApp, *keys: str) -> None:
     for key in keys:
         name = key if len(key) > 1 else _character_to_key(key)
         app.post_message(events.Key(name, key if len(key) == 1 else "\r" if key == "enter" else None))
+
+
+_CORRECTED = ("a", "b", "left", "x", "home", "y", "end", "backspace", "z")
+
+
+async def test_keys_that_correct_keep_their_order_among_letters_in_every_box_of_text() -> None:
+    app = make_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await ready(pilot)
+        app.prompt_box.focus()
+        burst(app, *_CORRECTED, "ctrl+p", *_CORRECTED)
+        await until(pilot, lambda: any("z" in line.value for line in app.screen.query(Input)))
+        assert [app.prompt_box.text, app.screen.query_one(Input).value] == ["yaxz", "yaxz"]
 
 
 async def test_ctrl_c_right_behind_enter_stops_the_run() -> None:
