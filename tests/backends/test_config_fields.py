@@ -35,20 +35,25 @@ def refusal(folder: Path, **choice: Any) -> str:
     return text.removeprefix(f"{folder}: ")
 
 
+OTHER_OUTPUTS: list[dict[str, Any]] = [
+    {"return_dict": False},
+    {"torchscript": True},
+    {"output_hidden_states": True},
+    {"output_attentions": True},
+    {"id2label": {"0": "a"}},
+    {"num_labels": 3},
+    *({"dtype": name} for name in ("float64", "bfloat16", "half")),
+]
+
+
 @pytest.mark.parametrize(
-    "fields",
+    ("kind", "fields"),
     [
-        {"return_dict": False},
-        {"torchscript": True},
-        {"output_hidden_states": True},
-        {"output_attentions": True},
-        {"id2label": {"0": "a"}},
-        {"num_labels": 3},
-        *({"dtype": name} for name in ("float64", "bfloat16", "half")),
+        pytest.param(kind, fields, marks=[pytest.mark.large] * ((at + place) % 3 > 0), id=f"{kind}-{fields}")
+        for at, kind in enumerate(("llama", "gpt2", "gemma3"))
+        for place, fields in enumerate(OTHER_OUTPUTS)
     ],
-    ids=str,
 )
-@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3"])
 def test_a_config_that_asks_for_other_outputs_is_a_valid_models(
     save_model: Any, kind: str, fields: dict[str, Any]
 ) -> None:

@@ -29,12 +29,12 @@ def engine(demo_pair: Pair, monkeypatch: pytest.MonkeyPatch) -> LocalEngine:
     [
         SHORT,
         pytest.param(replace(SHORT, gamma=1, ngram_storage="onelevel", ngram_order=2), marks=pytest.mark.large),
-        replace(SHORT, gamma=7, ngram_unknown="drafter", reset_in_between=False),
+        pytest.param(replace(SHORT, gamma=7, ngram_unknown="drafter", reset_in_between=False), marks=pytest.mark.large),
         pytest.param(replace(SHORT, gamma=0), marks=pytest.mark.large),
         replace(SHORT, schedule="interleaved", rule="block", insight=True),
         pytest.param(replace(SHORT, cache=False, max_new_tokens=8), marks=pytest.mark.large),
         NUCLEUS,
-        replace(NUCLEUS, processor="topknucleus", gamma=7, seed=1),
+        pytest.param(replace(NUCLEUS, processor="topknucleus", gamma=7, seed=1), marks=pytest.mark.large),
         pytest.param(
             replace(NUCLEUS, processor="multinomial", temperature=1.0, gamma=2, top_k_filler=0), marks=pytest.mark.large
         ),

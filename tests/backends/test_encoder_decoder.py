@@ -159,7 +159,9 @@ def test_a_short_prompt_before_does_not_change_how_a_long_one_is_read() -> None:
     assert not torch.allclose(full.encode(PROMPT).last_hidden_state, fresh, atol=1e-2)
 
 
-@pytest.mark.parametrize("kind", ENCODER_DECODERS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[large] * (kind not in ("t5", "bart"))) for kind in ENCODER_DECODERS]
+)
 def test_the_texts_compared_are_no_single_token_and_drafts_have_every_fate(kind: str) -> None:
     assert len(set(generated(kind))) > 3
     fates = set(statuses([*run(kind, "speculative", gamma=3), *run(kind, "speculative", gamma=8)]))

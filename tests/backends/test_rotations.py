@@ -106,7 +106,7 @@ def test_texts_before_across_and_beyond_the_switch_are_those_of_generate(
 
 
 @pytest.mark.parametrize("piece", [*(pytest.param(few, marks=pytest.mark.large) for few in (1, 7)), 32])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MORE_KINDS)
 def test_a_prompt_read_in_pieces_gives_the_text_of_generate(
     kind: str, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

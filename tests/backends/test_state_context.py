@@ -230,7 +230,7 @@ def test_passes_do_not_grow_with_the_text(kind: str, accepted: int, monkeypatch:
 @pytest.mark.parametrize(
     ("kind", "missed"), [("mamba2", "conv_states"), ("mamba2", "recurrent_states"), ("lfm2", "conv_states")]
 )
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.large)])
 def test_a_copy_that_misses_a_state_is_found(
     kind: str, missed: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,7 +310,7 @@ def test_a_wrong_text_is_still_found_by_the_lossless_check(kind: str) -> None:
     assert status([*right[:5], (right[5] + 1) % 320, *right[6:]]) is LosslessStatus.DIFFERENT
 
 
-@pytest.mark.parametrize("length", [20, 30, 33])
+@pytest.mark.parametrize("length", [30, *(pytest.param(each, marks=pytest.mark.large) for each in (20, 33))])
 def test_states_and_rotations_that_depend_on_the_length_go_together(length: int) -> None:
     """A text that grows past the switch of its rotations, at 32 tokens."""
     dynamic = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0, "partial_rotary_factor": 0.5}

@@ -110,7 +110,13 @@ def distributed(kind: str, rule: str, sampler: Sampler = PLAIN, few: int = 1000)
     return agrees(few, TARGET, SHORT, make, sampler, rule=rule, end_ids=END, controls=ASKED, change=plainly)
 
 
-@pytest.mark.parametrize(("kind", "rule"), some(KINDS, ("rejection", "coupled", "block")))
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        pytest.param(*one.values, marks=[*one.marks, *[pytest.mark.large] * (one.values[0] == "lookup")])
+        for one in some(KINDS, ("rejection", "coupled", "block"))
+    ],
+)
 def test_sampling_with_penalties_is_distributed_as_the_target_says(kind: str, rule: str) -> None:
     assert distributed(kind, rule)
 

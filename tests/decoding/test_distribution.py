@@ -51,7 +51,7 @@ def test_decoding_without_a_drafter_is_distributed_as_the_target_says(processor:
     assert agrees(1000, TARGET, PROMPT, lambda: None, SAMPLERS[processor], rule="rejection", end_ids=END)
 
 
-@pytest.mark.parametrize("rule", ["rejection", "block"])
+@pytest.mark.parametrize("rule", [pytest.param("rejection", marks=pytest.mark.large), "block"])
 def test_the_distribution_holds_without_end_tokens(rule: str) -> None:
     assert lossless("model", "multinomial", rule, end_ids=frozenset())
 

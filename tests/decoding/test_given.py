@@ -138,7 +138,7 @@ def agrees(rule: str, seeds: int = 2400) -> bool:
     return p_value(range(seeds)) >= 1e-3 or p_value(range(10**6, 10**6 + 2 * seeds)) >= 1e-3
 
 
-@pytest.mark.parametrize("rule", ["rejection", "coupled", "block"])
+@pytest.mark.parametrize("rule", ["rejection", "coupled", pytest.param("block", marks=pytest.mark.large)])
 def test_branches_of_a_drawn_prefix_are_distributed_as_the_target_says(rule: str) -> None:
     assert agrees(rule)
 

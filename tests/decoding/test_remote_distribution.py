@@ -31,6 +31,8 @@ SAMPLERS = {
 }
 KNOWN = 3
 """Alternatives that the server tells of five tokens: what nucleus keeps often lies within them, and often does not."""
+COVERED = (("lookup", "nucleus"), ("lookup", "multinomial-0.8"))
+"""Of those that are kept by `some`, what hotter nuclei and other temperatures try as well."""
 
 
 def lossless(kind: str, processor: str, rule: str = "rejection", few: int = 1000, **how: bool) -> bool:
@@ -45,7 +47,10 @@ def lossless(kind: str, processor: str, rule: str = "rejection", few: int = 1000
 @pytest.mark.parametrize(
     ("kind", "processor"),
     [
-        *some(("none", "model", "lookup"), tuple(SAMPLERS)),
+        *(
+            pytest.param(*one.values, marks=[*one.marks, *[pytest.mark.large] * (one.values in COVERED)])
+            for one in some(("none", "model", "lookup"), tuple(SAMPLERS))
+        ),
         *(
             pytest.param(kind, processor, marks=pytest.mark.large)
             for kind in KINDS
@@ -58,7 +63,7 @@ def test_the_first_tokens_are_distributed_as_the_target_says(kind: str, processo
     assert lossless(kind, processor)
 
 
-@pytest.mark.parametrize("kind", ["model", "lookup"])
+@pytest.mark.parametrize("kind", ["model", pytest.param("lookup", marks=pytest.mark.large)])
 def test_whole_blocks_are_judged_where_every_place_is_known(kind: str) -> None:
     assert lossless(kind, "topk", "block")
 
@@ -72,6 +77,7 @@ def test_some_places_of_a_round_are_decided_here_and_others_by_the_server() -> N
     assert found == {True, False}
 
 
+@pytest.mark.large
 def test_mutant_that_judges_by_draws_of_one_chance_is_caught() -> None:
     """As where a seed is sent: the draws of all places of a call would hang together."""
     assert not lossless("model", "multinomial", few=1000, same_chance=True)

@@ -157,7 +157,10 @@ def test_one_line_tells_the_address_and_nothing_else_is_said(served: Callable[..
     assert server.process.returncode == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(each, marks=pytest.mark.large) for each in (signal.SIGINT, signal.SIGHUP))],
+)
 async def test_told_to_end_it_ends_with_all_its_apps(served: Callable[..., Served], number: signal.Signals) -> None:
     server = served("load=60")
     async with ClientSession() as browser:

@@ -66,20 +66,28 @@ def test_another_text_is_not_called_identical(model: RemoteModel) -> None:
     assert found.status is LosslessStatus.DIFFERENT
 
 
-@pytest.mark.parametrize(("kind", "processor"), some(("none", "lookup", "model"), tuple(SAMPLERS)))
+@pytest.mark.parametrize(
+    ("kind", "processor"),
+    [
+        pytest.param(*one.values, marks=[*one.marks, *[pytest.mark.large] * (one.values[0] == "lookup")])
+        for one in some(("none", "lookup", "model"), tuple(SAMPLERS))
+    ],
+)
 def test_sampled_texts_are_distributed_as_the_server_draws(model: RemoteModel, kind: str, processor: str) -> None:
     assert agrees(
         250, model, PROMPT, lambda: drafter_of(kind), SAMPLERS[processor], rule="rejection", end_ids=frozenset({0})
     )
 
 
+@pytest.mark.parametrize(
+    "processor", ["nucleus", *(pytest.param(name, marks=pytest.mark.large) for name in ("multinomial", "topk"))]
+)
 @pytest.mark.parametrize("model", ["processed"], indirect=True)
-def test_a_server_that_tells_of_what_it_draws_from_is_sampled_by_its_own_draws(model: RemoteModel) -> None:
-    for processor in ("multinomial", "nucleus", "topk"):
-        sampler = SAMPLERS[processor]
-        assert agrees(
-            250, model, PROMPT, lambda: drafter_of("model"), sampler, rule="rejection", end_ids=frozenset({0})
-        )
+def test_a_server_that_tells_of_what_it_draws_from_is_sampled_by_its_own_draws(
+    model: RemoteModel, processor: str
+) -> None:
+    sampler = SAMPLERS[processor]
+    assert agrees(250, model, PROMPT, lambda: drafter_of("model"), sampler, rule="rejection", end_ids=frozenset({0}))
 
 
 def test_what_a_server_cannot_do_exactly_ends_the_run_with_the_reason(model: RemoteModel) -> None:
