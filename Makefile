@@ -25,19 +25,19 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 THREADS = 1
 PYTEST = OMP_NUM_THREADS=$(THREADS) GOMP_SPINCOUNT=20000 $(BIN)/python -m pytest --durations 15 --durations-min 5 $(PYTEST_ARGS)
 
-# What is started first takes longest.
-PARTS = test-app test-backends test-rooms test-rest test-terminal test-panes
+# What is started first takes longest; the first two compile what the others then find on the disk.
+PARTS = test-backends lint test-app test-rest test-rooms test-terminal test-panes
 LARGE = large-backends large-rest
 # What needs more than Python packages.
 APART = tests/browser tests/servers
 TERMINAL = tests/terminal tests/fuzz/test_fuzz_keys.py
 
-.PHONY: run test test-all test-servers test-browser $(PARTS) $(LARGE) peer fuzz lint clean
+.PHONY: run test test-all test-servers test-browser $(PARTS) $(LARGE) peer fuzz clean
 
 run: $(VENV)/.run
 	@$(BIN)/specdec-tui $(ARGS)
 
-test: $(VENV)/.dev lint
+test: $(VENV)/.dev
 	$(call parts,3,$(PARTS))
 
 # Parts by name, so many at a time: three, as tests of the whole app wait about as much as they compute, and two cores
@@ -47,14 +47,16 @@ define parts
 		{ echo; grep -hE '$(TOLD)' $(2:%=build/%.log); exit 1; }
 endef
 
-TOLD = ^(FAILED|ERROR) |^[0-9]+ snapshots? unused|^=+ .* in [0-9.]+s|^(test|large)-[a-z]+ ended with status
+TOLD = ^(FAILED|ERROR) |^[0-9]+ snapshots? unused|^=+ .* in [0-9.]+s| error: |^ +--> |^Would reformat| ended with status
 
-# Runs tests as a part of them. A pipe has the status of its end: the log's last line holds that of its beginning.
-define part
+# A part is a command whose output is kept. A pipe has the status of its end: the log's last line holds that of its
+# beginning.
+define kept
 	@mkdir -p build
-	@{ $(PYTEST) $(1) 2>&1; echo "$@ ended with status $$?"; } | tee build/$@.log
+	@{ $(1) 2>&1; echo "$@ ended with status $$?"; } | tee build/$@.log
 	@tail -n 1 build/$@.log | grep -q ' 0$$'
 endef
+part = $(call kept,$(PYTEST) $(1))
 
 test-app: $(VENV)/.dev
 	$(call part,tests/tui/app)
@@ -101,9 +103,7 @@ fuzz: $(VENV)/.dev
 	FUZZ_SECONDS=$$(( $(SECONDS) / 7 )) $(PYTEST) -s --timeout 0 tests/fuzz/test_fuzz_*.py
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(call kept,{ $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy; })
 
 # torch goes first, alone and under the constraint: asked for by another package it can bring a CUDA build.
 $(VENV)/.run: pyproject.toml constraints.txt
