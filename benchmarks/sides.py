@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,8 @@ class Side:
     def close(self) -> None:
         """End it. It keeps nothing."""
         if self.process.stdin is not None:
-            self.process.stdin.close()
+            with suppress(BrokenPipeError):  # it has ended, and did not read all that it was asked
+                self.process.stdin.close()
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:

@@ -69,6 +69,14 @@ def sides(fake: Callable[..., list[str]]) -> Iterator[Turns]:
     turns.sides["fake"].close()
 
 
+def test_a_side_that_could_not_begin_says_why_and_can_be_closed() -> None:
+    side = Side("fake", [sys.executable, "-c", "raise SystemExit('no module of that name')"], 1)
+    side.process.wait()
+    with pytest.raises(SideFailed, match=r"fake ended \(status 1\): no module of that name"):
+        side.ask("load", file="model.gguf")
+    side.close()
+
+
 def work(tmp_path: Path) -> Work:
     file = tmp_path / "model.gguf"
     file.write_bytes(b"0" * 1000)
