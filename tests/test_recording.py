@@ -54,7 +54,7 @@ def vllm(call: Call) -> Answer:
         case "/metrics":
             return Answer(b'# HELP x\nvllm:generation_tokens_total{engine="0"} 4.0\nvllm:other 1.0\n')
         case "/v1/completions":
-            return Answer(events=VLLM, gap=0.05)
+            return Answer(events=VLLM, gap=0.3)
     return Answer({"detail": "Not Found"}, 404)
 
 
@@ -92,7 +92,7 @@ def test_a_stream_of_vllm_is_written_as_it_comes_and_its_key_is_not(server: Faul
     lines = [json.loads(line) for line in text.splitlines()]
     assert [line["event"] for line in lines if "event" in line] == VLLM
     arrivals = [line["seconds"] for line in lines if "event" in line]
-    assert arrivals[1] - arrivals[0] > 0.04, "the first one waited for the second"
+    assert arrivals[1] - arrivals[0] > 0.05, "the first one waited for the second"
     assert [line["metrics"] for line in lines if "metrics" in line] == [
         'vllm:generation_tokens_total{engine="0"} 4.0\n'
     ] * 2
