@@ -59,7 +59,7 @@ class Loaded:
         """Load a pair in the place of the present one. LoadError leaves that in place."""
         progress(Progress("Starting torch"))
         from specdec_tui.backends.answering import Answering
-        from specdec_tui.backends.loading import load_pair
+        from specdec_tui.backends.kept_pairs import kept_pair
         from specdec_tui.backends.memory import give_back
 
         if self.programs is not None:
@@ -68,7 +68,12 @@ class Loaded:
         before = self.pair
         self.let_go()
         try:
-            self.pair = pair = load_pair(choice, progress)
+            pair = kept_pair(choice, progress)
+            if pair is None:
+                from specdec_tui.backends.loading import load_pair  # brings in transformers: seconds
+
+                pair = load_pair(choice, progress)
+            self.pair = pair
         finally:
             self.programs = None if self.pair is None else self._programs_of(self.pair)
         self._warm.clear()

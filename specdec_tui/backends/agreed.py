@@ -1,8 +1,8 @@
 """Which files' fast passes gave the logits of transformers' layers on this machine: tried once, not at every launch.
 
 A stamp is a small file in the cache folder, named by a hash of all that a trial depends on: the files by place, size
-and time of change, versions, our code, the processor, the form of the weights. Only agreement is kept. A stamp that
-is missing, damaged, or cannot be written means another trial.
+and time of change, versions, our code, the processor, the form of the weights. Only agreement is kept, with what else
+was found out (`kept_pairs`). A stamp that is missing, damaged, or cannot be written means another trial.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from collections.abc import Iterable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specdec_tui.backends.demo import cache_folder
-from specdec_tui.backends.model import CausalModel
 from specdec_tui.doors import reading, writing
 from specdec_tui.settings import SettingError
 
+if TYPE_CHECKING:
+    from specdec_tui.backends.model import CausalModel
+
 _FOLDER = "agreed"
 _MOST_STAMPS = 200
-_MOST_BYTES = 1 << 16
-_PACKAGES = ("specdec-tui", "torch", "transformers", "numba", "numpy")
+_MOST_BYTES = 1 << 20
+_END = "\n--\n"  # of the facts
+_PACKAGES = ("specdec-tui", "torch", "transformers", "tokenizers", "numba", "numpy")
 _OWN_CODE = Path(__file__).parent
 
 
@@ -39,14 +43,22 @@ class Trial:
 
     def is_known(self) -> bool:
         """Whether it was made before, and agreed."""
-        try:
-            return bool(self._text) and reading.read_text(self._path(), most=_MOST_BYTES) == self._text
-        except (OSError, ValueError, SettingError):
-            return False
+        return self.found() is not None
 
-    def keep(self) -> None:
-        """It agreed."""
-        if not self._text or len(self._text) > _MOST_BYTES // 2:
+    def found(self) -> str | None:
+        """What was kept with it; None where it was not made before, or did not agree."""
+        if not self._text:
+            return None
+        try:
+            facts, _, kept = reading.read_text(self._path(), most=_MOST_BYTES).partition(_END)
+        except (OSError, ValueError, SettingError):
+            return None
+        digest, _, found = kept.partition("\n")
+        return found if (facts, digest) == (self._text, _digest(found)) else None
+
+    def keep(self, found: str = "") -> None:
+        """It agreed. `found`: what else it found out."""
+        if not self._text or len(self._text) + len(found) > _MOST_BYTES // 2:
             return
         with suppress(OSError, SettingError):
             path = self._path()
@@ -54,11 +66,14 @@ class Trial:
             others = sorted(path.parent.glob("*.json"), key=lambda each: each.stat().st_mtime_ns)
             for old in others[: max(0, len(others) - _MOST_STAMPS + 1)]:
                 old.unlink()
-            writing.place(path, [self._text])
+            writing.place(path, [self._text, _END, _digest(found), "\n", found])
 
     def _path(self) -> Path:
-        name = hashlib.sha256(self._text.encode()).hexdigest()[:32]
-        return cache_folder() / _FOLDER / f"{name}.json"
+        return cache_folder() / _FOLDER / f"{_digest(self._text)[:32]}.json"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def wake(model: CausalModel) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from transformers import PreTrainedTokenizerBase, TokenizersBackend
-
+from specdec_tui.backends.gguf.file_tokenizer import FileTokenizer
 from specdec_tui.backends.growth import check_writing
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -39,12 +42,21 @@ def decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], skip_special_
 def _decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], skip_special_tokens: bool) -> str:
     text: str
     check_writing(tokenizer, len(ids))
-    if may_take_long(tokenizer) and type(tokenizer)._decode is TokenizersBackend._decode:
+    if may_take_long(tokenizer) and _decodes_plainly(tokenizer):
         # The same, but the interpreter is free meanwhile: one text alone holds it until it is done.
         (text,) = tokenizer.backend_tokenizer.decode_batch([list(ids)], skip_special_tokens=skip_special_tokens)
     else:
         text = tokenizer.decode(ids, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False)
     return text
+
+
+def _decodes_plainly(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether its library's decoder is all that it decodes with."""
+    if isinstance(tokenizer, FileTokenizer):
+        return True
+    from transformers import TokenizersBackend
+
+    return type(tokenizer)._decode is TokenizersBackend._decode
 
 
 def may_take_long(tokenizer: PreTrainedTokenizerBase) -> bool:

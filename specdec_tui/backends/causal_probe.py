@@ -12,8 +12,8 @@ import torch
 from transformers import PreTrainedModel
 
 from specdec_tui.backends import config_faults
-from specdec_tui.backends.causal_lm import context_length_of
 from specdec_tui.backends.config_fields import wrong
+from specdec_tui.backends.context_lengths import context_length_of
 from specdec_tui.backends.errors import is_out_of_memory
 from specdec_tui.backends.generate_probe import input_device
 from specdec_tui.backends.pair import LoadError

@@ -9,13 +9,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from specdec_tui.backends import template_process
 from specdec_tui.backends.in_time import Stopped, TooLong, in_time
 from specdec_tui.doors.characters import one_line
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Turn = tuple[str, str]
 """One exchange of a conversation: what the user wrote, what the model answered."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from specdec_tui.backends.causal_lm import context_length_of
+from specdec_tui.backends.context_lengths import context_length_of
 from specdec_tui.backends.description import ModelDescription
 from specdec_tui.backends.pair import LoadError
 from specdec_tui.backends.token_bytes import spelling_of

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 
-from specdec_tui.backends.cache import RewindableCache
 from specdec_tui.backends.model import Branches
-from specdec_tui.backends.rotations import Forwarding
+
+if TYPE_CHECKING:
+    from specdec_tui.backends.cache import RewindableCache
+    from specdec_tui.backends.rotations import Forwarding
 
 
 class CachedContext:

@@ -17,7 +17,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from specdec_tui.backends import config_faults, demo, hub
+from specdec_tui.backends import config_faults, hub
 from specdec_tui.backends.config_fields import check_fields, shown, wrong
 from specdec_tui.backends.errors import in_words, panics_raise
 from specdec_tui.backends.gguf.config import config_of, is_known, kind_of
@@ -26,9 +26,10 @@ from specdec_tui.backends.gguf.header import GgufHeader
 from specdec_tui.backends.gguf.parts import header_of
 from specdec_tui.backends.gguf.shapes import check_tensors
 from specdec_tui.backends.gguf.tokenizer import add_turn_ends, missing_pre, tokenizer_of
+from specdec_tui.backends.locating import locate
 from specdec_tui.backends.model_class import is_encoder_decoder, reads_other_tokens, why_no_language_model
 from specdec_tui.backends.pair import LoadError, ReportProgress
-from specdec_tui.backends.presets import DEMO_DRAFTER, DEMO_TARGET, ModelSpec
+from specdec_tui.backends.presets import ModelSpec
 from specdec_tui.backends.small_files import FileProblem, read_object
 from specdec_tui.doors.characters import named
 
@@ -58,7 +59,7 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
 
     `like`: a model whose tokenizer is taken over when the files are the same (reading one takes a while).
     """
-    location = _locate(spec, progress)
+    location = locate(spec, progress)
     if (header := _header(location)) is not None and is_known(header):
         return _described_by_header(spec, location, like)
     if location.gguf_file is None:
@@ -205,16 +206,6 @@ def _same_tokenizer(folder: Path, other: Path) -> bool:
     names = ("tokenizer.json", "tokenizer_config.json")
     same, _, _ = filecmp.cmpfiles(folder, other, names, shallow=False)
     return len(same) == len(names)
-
-
-def _locate(spec: ModelSpec, progress: ReportProgress) -> hub.Location:
-    if spec.source == DEMO_TARGET:
-        file = demo.target_file(progress)
-        return hub.Location(spec.source, file.parent, gguf_file=file.name)
-    if spec.source == DEMO_DRAFTER:
-        file = demo.drafter_file()
-        return hub.Location(spec.source, file.parent, gguf_file=file.name)
-    return hub.locate(spec.source, progress)
 
 
 def _why_no_config(spec: ModelSpec, location: hub.Location, error: Exception) -> str:

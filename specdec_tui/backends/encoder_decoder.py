@@ -19,7 +19,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from specdec_tui.backends.cache import DecoderCache, cache_argument, keeps_only_keys_and_values
-from specdec_tui.backends.causal_lm import computed_in, context_length_of
+from specdec_tui.backends.causal_lm import computed_in
+from specdec_tui.backends.context_lengths import context_length_of
 from specdec_tui.backends.errors import is_out_of_memory
 from specdec_tui.backends.generate_probe import Inputs, input_device, inputs_of_generate, plain_ids, start_id
 from specdec_tui.backends.model import Branches, ModelContext, StaticSequence

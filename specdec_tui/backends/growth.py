@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from transformers import PreTrainedTokenizerBase
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 ROOM = 1 << 28  # characters that a text may become
 _SEQUENCES = ("normalizers", "pretokenizers", "processors", "decoders")

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PreTrainedModel
 
 from specdec_tui.backends import compatibility, config_faults, hub, memory
 from specdec_tui.backends.agreed import Trial, wake
-from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
+from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.causal_probe import refuse_what_looks_ahead
+from specdec_tui.backends.context_lengths import context_length_of
 from specdec_tui.backends.description import ModelDescription, describe
 from specdec_tui.backends.encoder_decoder import EncoderDecoderModel, check_start
 from specdec_tui.backends.end_tokens import end_ids, ends_elsewhere
 from specdec_tui.backends.errors import first_line, is_out_of_memory, panics_raise, plainly
 from specdec_tui.backends.generate_probe import Inputs
 from specdec_tui.backends.generation_asks import settings_asked
+from specdec_tui.backends.kept_pairs import keep_pair
 from specdec_tui.backends.lean.fit import agrees, fits, why_not
+from specdec_tui.backends.loaded_pair import Pair, Runnable
 from specdec_tui.backends.model import LoadedDrafter, OtherTokenizer, WeightForms
 from specdec_tui.backends.packed_load import PackedFile
 from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.backends.presets import ModelSpec, PairSpec, resolve
 from specdec_tui.backends.quiet import Heart, between_compilations, quiet
 from specdec_tui.backends.remote.connect import Remote, connect
-from specdec_tui.backends.remote.model import RemoteModel
 from specdec_tui.backends.tokenizer import PromptTokenizer, chance_of
 from specdec_tui.backends.weight_forms import as_asked, check_asked, with_form
 from specdec_tui.backends.weights import (
@@ -46,20 +48,7 @@ if TYPE_CHECKING:
     from specdec_tui.backends.lean.model import LeanModel
 
 _TRIAL = 40  # tokens
-Runnable: TypeAlias = "TransformersModel | LeanModel | EncoderDecoderModel | RemoteModel"
 _NO_MEMORY = "Not enough memory:"
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A loaded target with its drafters. `asked`: what the target's files ask of a text, by setting."""
-
-    target: Runnable
-    drafters: tuple[LoadedDrafter, ...]
-    tokenizer: PromptTokenizer
-    end_ids: frozenset[int]
-    info: PairInfo
-    asked: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_pair(choice: ModelChoice, progress: ReportProgress) -> Pair:
@@ -135,6 +124,7 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
     applied: frozenset[str] = frozenset()
     infos: list[ModelInfo] = []
     others: list[OtherTokenizer | None] = []
+    packs: list[LeanModel] = []
     models = [_with_weights(model, progress) for model in models]
     for model, need in zip(models, needs, strict=True):
         _refuse_other_weights(model, need)
@@ -145,7 +135,10 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
         with _named(model):
             progress(Progress(f"Loading {model.spec.name}", (index + 0.1) / (len(checks) + 1)))
             packed, note = (None, "") if file is None else _packed(file, model.spec.name, heart)
-            weights, caveats = load_weights(model, dtype, place) if packed is None else (packed.shell, packed.told)
+            if packed is None or file is None:
+                weights, caveats = load_weights(model, dtype, place)
+            else:
+                weights, caveats = file.shell, packed.told
             caveats += model.told
             if index == 0 and (chance := chance_of(model.tokenizer)):
                 caveats += (
@@ -185,6 +178,7 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
             runnable: Runnable
             if packed is not None:
                 runnable = packed
+                packs.append(packed)
             else:
                 assert plain is not None
                 again = partial(_load_again, model, dtype, place)
@@ -201,7 +195,7 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
     if target.is_encoder_decoder:
         notes.append(f"{target.spec.name} is an encoder-decoder model: its encoder reads the prompt as it is, no chat.")
     masks = [fit.shared_ids(loaded[0].vocab_size) for fit in checks]
-    return Pair(
+    pair = Pair(
         target=loaded[0],
         drafters=tuple(
             LoadedDrafter(model, None if mask is None else mask.to(loaded[0].device), other)
@@ -212,6 +206,10 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
         info=PairInfo(infos[0], tuple(infos[1:]), tokenizer.has_chat_template, tuple(notes)),
         asked=asked,
     )
+    opened = [file.file for file in files if file is not None]
+    if len(packs) == len(loaded) == len(opened):
+        keep_pair(spec, opened, packs, needs, pair)
+    return pair
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""How much memory a model takes, how much there is, and so where it goes. Decided before any weights load."""
+"""How much memory a model takes, how much there is, and so where it goes. Decided before any weights load.
+
+transformers is imported where a model is built to be counted, and not for the rest.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import accelerate
 import psutil
 import torch
-from transformers import PreTrainedConfig
-from transformers.activations import ACT2FN
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from specdec_tui.backends import config_faults
-from specdec_tui.backends.causal_lm import context_length_of
 from specdec_tui.backends.config_sizes import LAYER_BYTES, Sizes
+from specdec_tui.backends.context_lengths import context_length_of
 from specdec_tui.backends.errors import is_out_of_memory
-from specdec_tui.backends.model_class import class_for
 from specdec_tui.backends.pair import LoadError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 # Bytes a quantized weight takes, its scales included (bitsandbytes: one float per row, per 64 weights).
 _QUANTIZED_BYTES = {"int8": 1.01, "int4": 0.5 + 4 / 64}
@@ -86,6 +86,10 @@ def estimate(
     `packed_bytes`: what its weights take where they are held as they are stored. LoadError when its config makes no
     model, or one whose parts alone fill the memory.
     """
+    import accelerate
+
+    from specdec_tui.backends.model_class import class_for
+
     try:
         with accelerate.init_empty_weights(include_buffers=True), _bounded(name):
             # Eager attention, which every model has: a config may name a kernel to be fetched.
@@ -104,6 +108,11 @@ def estimate(
 
 def _named_fault(error: Exception, config: Mapping[str, Any]) -> str:
     """What is wrong with a config, with the field that it stands in where the error names the value alone."""
+    from transformers.activations import ACT2FN
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    from specdec_tui.backends import config_faults
+
     if "Padding_idx" in str(error):
         return f"pad_token_id is {config.get('pad_token_id')!r:.40}, which is no id of its vocabulary"
     if isinstance(error, KeyError) and (field := _field_of(error.args[:1], config)):

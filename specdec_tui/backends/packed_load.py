@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import accelerate
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from specdec_tui.backends.agreed import Trial, wake
 from specdec_tui.backends.decoder import describe
@@ -27,6 +27,18 @@ if TYPE_CHECKING:
 _TRIAL = 40  # tokens
 _TRIED_WEIGHTS = 200_000_000
 """Weights that a trial computes with: all of a small model's, the first layers of a larger one's."""
+
+
+def shell_of(config: PreTrainedConfig, layers: int | None = None) -> PreTrainedModel:
+    """The model of a config, or its first `layers`: code alone, as all of its tensors are on the meta device."""
+    config = deepcopy(config)
+    if layers is not None:
+        config.num_hidden_layers = layers
+        if getattr(config, "layer_types", None):
+            config.layer_types = config.layer_types[:layers]
+    with accelerate.init_empty_weights(include_buffers=True):
+        built: PreTrainedModel = class_for(config).from_config(config, dtype=torch.float32)
+    return built.eval()
 
 
 class PackedFile:
@@ -48,18 +60,7 @@ class PackedFile:
 
     @cached_property
     def shell(self) -> PreTrainedModel:
-        """The model by its config, all of whose tensors are on the meta device."""
-        return self._built(None)
-
-    def _built(self, layers: int | None) -> PreTrainedModel:
-        config = deepcopy(self._model.config)
-        if layers is not None:
-            config.num_hidden_layers = layers
-            if getattr(config, "layer_types", None):
-                config.layer_types = config.layer_types[:layers]
-        with accelerate.init_empty_weights(include_buffers=True):
-            built: PreTrainedModel = class_for(config).from_config(config, dtype=torch.float32)
-        return built.eval()
+        return shell_of(self._model.config)
 
     def bytes_in(self, form: str) -> int | None:
         """What its weights take, as they are packed; None where they are to be expanded, which is as float32."""
@@ -99,4 +100,4 @@ class PackedFile:
         kinds = [(layer.window > 0, layer.rotation) for layer in model.decoder.layers]
         least = max(kinds.index(kind) for kind in set(kinds)) + 1
         count = min(len(kinds), max(2, least, _TRIED_WEIGHTS // per_layer))
-        return model.first_layers(self._built(count)) if count < len(kinds) else model
+        return model.first_layers(shell_of(self._model.config, count)) if count < len(kinds) else model

@@ -7,6 +7,7 @@ So is every layer that is built or called, and every function that numba compile
 from __future__ import annotations
 
 import logging
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -56,6 +57,7 @@ def quiet(beat: Callable[..., None] = lambda *_: None) -> Iterator[None]:
     """No progress bars, warnings or log lines below an error inside. `beat` is called between the steps there.
 
     What a library logs stays silenced: it may have something to say in a run, too, and the screen is not its own.
+    transformers, where it is used inside, is imported before.
     """
     hush()
     with ExitStack() as scope:
@@ -76,7 +78,6 @@ def hush() -> None:
 def _silent_bars(beat: Callable[..., None]) -> Iterator[None]:
     """Every bar of tqdm's, whoever draws it. Not by the libraries' own switches: some of their bars have none."""
     from tqdm.std import tqdm
-    from transformers.utils import logging as transformers_logging
 
     begin = tqdm.__init__
 
@@ -93,12 +94,14 @@ def _silent_bars(beat: Callable[..., None]) -> Iterator[None]:
         finally:
             self.close()
 
-    with (
-        _replaced(tqdm, "__init__", silently),
-        _replaced(tqdm, "__iter__", steps),
-        # Else a bar of transformers' that draws nothing, and asks nobody, takes the place of tqdm's.
-        _replaced(transformers_logging, "_tqdm_active", True),
-    ):
+    with ExitStack() as scope:
+        scope.enter_context(_replaced(tqdm, "__init__", silently))
+        scope.enter_context(_replaced(tqdm, "__iter__", steps))
+        if "transformers" in sys.modules:
+            from transformers.utils import logging as transformers_logging
+
+            # Else a bar of transformers' that draws nothing, and asks nobody, takes the place of tqdm's.
+            scope.enter_context(_replaced(transformers_logging, "_tqdm_active", True))
         yield
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from specdec_tui.backends.byte_fallback import REPLACEMENT, decode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _TOKENS_A_CHARACTER = 4  # at most: one for each byte
 _AROUND = 8  # tokens before them, for what a tokenizer does at the beginning of a text

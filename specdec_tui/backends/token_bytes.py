@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from specdec_tui.backends.byte_fallback import REPLACEMENT, byte_tokens, decode
 from specdec_tui.backends.errors import panics_raise
 from specdec_tui.backends.growth import check_reading
 from specdec_tui.backends.spelling import Spelling
 from specdec_tui.backends.utf8 import is_word
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 def spelling_of(tokenizer: PreTrainedTokenizerBase, size: int) -> Spelling:

@@ -6,9 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from specdec_tui.backends import growth, in_time
 from specdec_tui.backends.byte_fallback import REPLACEMENT, decode, may_take_long
@@ -16,6 +14,9 @@ from specdec_tui.backends.chat_template import Turn, apply_template
 from specdec_tui.backends.errors import in_words, panics_raise
 from specdec_tui.backends.stop_strings import StopStrings
 from specdec_tui.doors.characters import named, one_line
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _NAMED = 5  # tokens that a notice names
 _FAILS = "a rule in its files fails over it"

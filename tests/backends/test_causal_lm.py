@@ -8,7 +8,8 @@ from tiny_transformers import CONFIGS, tiny_model
 from transformers import LlamaForCausalLM
 
 from specdec_tui.backends.cache import GROWTH, RewindableCache, keeps_only_keys_and_values
-from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
+from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.context_lengths import context_length_of
 from specdec_tui.backends.demo import target_file
 from specdec_tui.backends.gguf.config import config_of
 from specdec_tui.backends.gguf.expanded import state_of

@@ -18,6 +18,7 @@ from hostile_texts import hostile_texts
 from tiny_gguf import CHAT_TEMPLATE, write_tiny_gguf
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from specdec_tui.backends.chat_template import apply_template
 from specdec_tui.backends.demo import drafter_folder
 from specdec_tui.backends.gguf.header import read_header
 from specdec_tui.backends.gguf.pre_tokenizer import WORDS
@@ -181,7 +182,7 @@ def test_a_text_begins_with_a_token_where_the_file_or_its_words_say(
     ours = tokenizer_of(read_header(write(tmp_path / "t.gguf", trained("gpt-2"), pre, **fields)))
     plain = ours("ab", add_special_tokens=False)["input_ids"]
     assert ours("ab")["input_ids"] == [0] * begins + plain
-    assert (ours.bos_token, ours.eos_token, ours.pad_token) == ("<s>", "</s>", None)
+    assert ours.special_tokens_map == {"bos_token": "<s>", "eos_token": "</s>"}
 
 
 def test_a_text_ends_with_a_token_where_the_file_says(tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_chat_templates_are_the_files(tmp_path: Path) -> None:
     write_tiny_gguf(tmp_path / "m.gguf")
     ours = tokenizer_of(read_header(tmp_path / "m.gguf"))
     assert ours.chat_template == CHAT_TEMPLATE
-    text = ours.apply_chat_template([{"role": "user", "content": "hi"}], tokenize=False, add_generation_prompt=True)
+    text, _ = apply_template(ours, "hi", ())
     assert text == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
     assert ours(text)["input_ids"].count(2) == 2 and ours.decode([2], skip_special_tokens=True) == ""
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from tiny_transformers import CONFIGS, LENGTH_DEPENDENT, tiny_model
 
-from specdec_tui.backends.causal_lm import TransformersModel, context_length_of
+from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.context_lengths import context_length_of
 from specdec_tui.backends.rotations import LengthContext, LengthRotations
 from specdec_tui.decoding import prompt
 from specdec_tui.decoding.device_run import Programs

@@ -6,16 +6,19 @@ Built with the tokenizers library from the header's lists alone; keys and what h
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
-from transformers import PreTrainedConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from specdec_tui.backends.errors import first_line, panics_raise
+from specdec_tui.backends.gguf.file_tokenizer import FileTokenizer
 from specdec_tui.backends.gguf.header import TOKENS, GgufHeader
 from specdec_tui.backends.gguf.pre_tokenizer import WORDS
 from specdec_tui.backends.small_files import FileProblem
 from specdec_tui.doors.characters import named
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 _KEY = "tokenizer.ggml."
 _MODEL, _PRE = f"{_KEY}model", f"{_KEY}pre"
@@ -31,7 +34,7 @@ _USUAL_IDS = {"unknown": 0, "bos": 1, "eos": 2}
 _KEEP_SPACES = ("<unk>", "<s>", "<|endoftext|>")
 
 
-def tokenizer_of(header: GgufHeader) -> PreTrainedTokenizerFast:
+def tokenizer_of(header: GgufHeader) -> FileTokenizer:
     """The tokenizer, its special tokens and chat templates. FileProblem that names the key which cannot be read."""
     model = check_keys(header)
     tokens = [token or f"[EMPTY_{id}]" for id, token in enumerate(header.array(TOKENS))]
@@ -61,7 +64,7 @@ def check_keys(header: GgufHeader) -> str:
     return model
 
 
-def add_turn_ends(header: GgufHeader, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:
+def add_turn_ends(header: GgufHeader, tokenizer: FileTokenizer, config: PreTrainedConfig) -> None:
     """Have texts end at tokens by which the chat template ends turns and messages, where a header has no key for them.
 
     Converters have written these keys since 2024; llama.cpp finds the tokens by their names too.
@@ -205,27 +208,10 @@ def _add_ends(header: GgufHeader, tokenizer: Tokenizer, tokens: list[str], model
         )
 
 
-def _wrapped(header: GgufHeader, tokenizer: Tokenizer, tokens: list[str], model: str) -> PreTrainedTokenizerFast:
+def _wrapped(header: GgufHeader, tokenizer: Tokenizer, tokens: list[str], model: str) -> FileTokenizer:
     names = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
-    special: dict[str, Any] = {
-        ours: tokens[id] for ours, theirs in names.items() if (id := _id(header, theirs, model)) is not None
-    }
-    return PreTrainedTokenizerFast(
-        tokenizer_object=_Given(tokenizer),
-        clean_up_tokenization_spaces=False,
-        chat_template=_templates(header),
-        **special,
-    )
-
-
-class _Given:
-    """A tokenizer that is handed over and not copied, which would build all of it anew."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-
-    def __deepcopy__(self, memo: object) -> Tokenizer:
-        return self._tokenizer
+    special = {ours: tokens[id] for ours, theirs in names.items() if (id := _id(header, theirs, model)) is not None}
+    return FileTokenizer(tokenizer, special, _templates(header))
 
 
 def _templates(header: GgufHeader) -> str | dict[str, str] | None:

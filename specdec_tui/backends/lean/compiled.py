@@ -14,6 +14,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
+from numba.core.runtime import rtsys
 from numba.extending import intrinsic
 
 INT, FLOAT = types.int64, types.float32
@@ -47,9 +48,14 @@ class _Cache(FunctionCache):
         stamps = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(folder.glob("*.py"))]
         self._cache_file._source_stamp = hashlib.sha256(repr(stamps).encode()).hexdigest()
 
-    def load_overload(self, *arguments: Any) -> Any:
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """As numba's own, which before makes ready to compile: half a second, and of no use to what is compiled."""
         try:
-            return super().load_overload(*arguments)
+            rtsys.initialize(target)  # what compiled code calls
+            found = None
+            with self._guard_against_spurious_io_errors():
+                found = self._load_overload(signature, target)
+            return found
         except Exception:  # a damaged file: whatever unpickling makes of it
             with suppress(OSError):
                 self.flush()

@@ -6,13 +6,16 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from specdec_tui.backends.decoder import describe
 from specdec_tui.backends.errors import first_line
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def fits(model: PreTrainedModel) -> bool:

@@ -14,35 +14,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers import PreTrainedModel
 
-from specdec_tui.backends.causal_lm import context_length_of
+from specdec_tui.backends.context_lengths import context_length_of
 from specdec_tui.backends.contexts import RecomputedContext
 from specdec_tui.backends.decoder import Decoder, describe
 from specdec_tui.backends.gguf.files import GgufFile
 from specdec_tui.backends.gguf.kinds import BF16, F16, kind_name
 from specdec_tui.backends.lean import decoder_pass as kernels
-from specdec_tui.backends.lean import int8
-from specdec_tui.backends.lean.attention import CHUNK, GELU_TANH, SILU, TILE
-from specdec_tui.backends.lean.blocks import F32, PLAIN, Array, order_of, places_of
+from specdec_tui.backends.lean.attention import CHUNK, TILE
+from specdec_tui.backends.lean.blocks import F32, PLAIN, Array
 from specdec_tui.backends.lean.compiled import link_apart
-from specdec_tui.backends.lean.int8 import INT8, words_of
-from specdec_tui.backends.lean.layer_parts import DOWN, SIZES
-from specdec_tui.backends.lean.products import kernel_of
 from specdec_tui.backends.lean.reference import LeanReference, own_rows
-from specdec_tui.backends.lean.vectors import LANES
+from specdec_tui.backends.lean.tables import tables_of
 from specdec_tui.backends.lean.weights import (
     EXPANDED,
     PACKED,
     PACKED_INT8,
-    Matrix,
     Weights,
     expanded,
     of_file,
@@ -51,126 +45,39 @@ from specdec_tui.backends.lean.weights import (
 from specdec_tui.backends.model import ModelContext, PassCost
 from specdec_tui.backends.pair import LoadError
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 PREFILL_CHUNK = 256
 """Tokens of a pass over a prompt."""
 _REFERENCE_ROWS = 512
-_PARTS_OF_THREAD = 8
 # The threads of numba's simplest pool must not be asked by two callers at once.
 _ONE_AT_A_TIME = threading.Lock()
-
-
-class _Tables(NamedTuple):
-    """What `decoder_pass` is told of a model, in its order; see there."""
-
-    sizes: Array
-    numbers: Array
-    matrices: Array
-    head: Array
-    kernels: Array
-    orders: Array
-    lengths: Array
-    places: Array
-    needs: Array
-    facts: Array
-    norms: Array
-    head_norms: Array
-    last_norm: Array
-    bias: Array
-
-
-def _tables(decoder: Decoder, weights: Weights, threads: int, rounds: bool) -> _Tables:
-    """`rounds`: inputs of products over packed weights are rounded to 8 bits."""
-    found: dict[tuple[int, int, bool], int] = {}
-
-    def rounded(matrix: Matrix) -> bool:
-        return rounds and matrix.kind not in PLAIN
-
-    def order_number(matrix: Matrix, down: bool = False) -> int:
-        """Of its own for down: its input is written while that of gate and up is read."""
-        return found.setdefault((INT8 if rounded(matrix) else matrix.order, matrix.columns, down), len(found))
-
-    def row(matrix: Matrix, place: int = 0) -> tuple[int, ...]:
-        places = len(order_of(matrix.order, matrix.columns, LANES))
-        number, kind = order_number(matrix, place == DOWN), matrix.kind + INT8 * rounded(matrix)
-        return (matrix.address, kind, matrix.row_bytes, matrix.blocks, number, places)
-
-    matrices = np.array(
-        [[row(m, place) for place, m in enumerate(layer.matrices)] for layer in weights.layers], np.int64
-    )
-    head = np.array(row(weights.head), np.int64)
-    # Numbers that are rounded come in their own order.
-    all_orders = [order_of(F32 if order == INT8 else order, columns, LANES) for order, columns, _ in found]
-    rooms = [words_of(columns) for order, columns, _ in found if order == INT8]
-    longest = -(-max([len(order) for order in all_orders] + rooms) // 32) * 32
-    orders = np.full((len(found), longest), -1, np.int32)
-    places = np.zeros((len(found), max(columns for _, columns, _ in found)), np.int32)
-    for number, (order, (kind, columns, _)) in enumerate(zip(all_orders, found, strict=True)):
-        orders[number, : len(order)] = order
-        places[number, :columns] = places_of(F32 if kind == INT8 else kind, columns, LANES)
-    needs = np.full((2 * len(weights.layers) + 1, len(found)), -1, np.int64)
-
-    def need(place: int, numbers: set[int]) -> None:
-        needs[place, : len(numbers)] = sorted(numbers)
-
-    for n, layer in enumerate(weights.layers):
-        need(2 * n, {order_number(matrix) for matrix in layer.matrices[:3]})
-        need(2 * n + 1, {order_number(matrix) for matrix in layer.matrices[4:6]})
-    need(2 * len(weights.layers), {order_number(weights.head)})
-
-    read = [matrix for layer in weights.layers for matrix in layer.matrices] + [weights.head]
-    addresses = np.zeros(2 * INT8, np.int64)
-    for kind in {matrix.kind for matrix in read if not rounded(matrix)} | {F32}:
-        addresses[kind] = kernel_of(kind).address
-    for kind in {matrix.kind for matrix in read if rounded(matrix)} | ({0} if rooms else set()):
-        addresses[INT8 + kind] = int8.kernel_of(INT8 if kind == 0 else kind).address
-    sizes = np.zeros(SIZES, np.int64)
-    sizes[:SIZES] = (
-        decoder.heads,
-        decoder.key_heads,
-        decoder.width,
-        decoder.turned,
-        weights.paired,
-        decoder.inner,
-        {"silu": SILU, "gelu_tanh": GELU_TANH}[decoder.activation],
-        bool(decoder.family.norms[1]),
-        decoder.family.head_norms,
-        _PARTS_OF_THREAD * threads,
-    )
-    numbers = (decoder.epsilon, decoder.score_scale, decoder.score_cap, decoder.logit_cap)
-    return _Tables(
-        sizes=sizes,
-        numbers=np.array(numbers, np.float32),
-        matrices=matrices,
-        head=head,
-        kernels=addresses,
-        orders=orders,
-        lengths=np.array(
-            [-n if o == INT8 else len(p) for p, (o, n, _) in zip(all_orders, found, strict=True)], np.int64
-        ),
-        places=places,
-        needs=needs,
-        facts=np.array([(layer.window, layer.rotation) for layer in decoder.layers], np.int64),
-        norms=np.stack([layer.norms for layer in weights.layers]),
-        head_norms=np.stack([layer.head_norms for layer in weights.layers]),
-        last_norm=weights.last_norm,
-        bias=np.stack([layer.bias for layer in weights.layers]),
-    )
 
 
 class LeanModel:
     """A `CausalModel` on the CPU. `form`: how its weights are held; see `model.WeightForms`.
 
-    Made by `of` and `of_file`; `shell` is transformers' model, of which nothing but the code and the config is used.
+    Made by `of` and `of_file`, or with a description that is known. `shell` gives transformers' model, of which nothing
+    but the code and the config is used, and that for `reference` alone: importing its code takes seconds.
     `rounded` says whether weights of the loaded model were asked for in bfloat16.
     """
 
     dtype = torch.float32
 
-    def __init__(self, shell: PreTrainedModel, decoder: Decoder, weights: Weights, form: str, rounded: bool) -> None:
+    def __init__(
+        self,
+        shell: Callable[[], PreTrainedModel],
+        decoder: Decoder,
+        weights: Weights,
+        form: str,
+        context_length: int | None,
+        rounded: bool = False,
+    ) -> None:
         self.decoder, self.weights, self.form, self.rounded = decoder, weights, form, rounded
-        self.shell, self._context_length = shell, context_length_of(shell.config)
+        self._shell, self._context_length = shell, context_length
         self._threads = max(1, min(torch.get_num_threads(), kernels.most_threads()))
-        self._tables = _tables(decoder, weights, self._threads, form == PACKED_INT8)
+        self._tables = tables_of(decoder, weights, self._threads, form == PACKED_INT8)
         self._reference: LeanReference | None = None
         self._packed_weights = weights
         self._siblings: WeakValueDictionary[str, LeanModel] = WeakValueDictionary({form: self})
@@ -183,20 +90,22 @@ class LeanModel:
         decoder = describe(model)
         assert isinstance(decoder, Decoder), decoder
         rounded = model.dtype is torch.bfloat16
-        return cls(model, decoder, of_modules(model, decoder), EXPANDED, rounded)
+        length = context_length_of(model.config)
+        return cls(lambda: model, decoder, of_modules(model, decoder), EXPANDED, length, rounded)
 
     @classmethod
     def of_file(cls, shell: PreTrainedModel, file: GgufFile, beat: Callable[[], None] = lambda: None) -> Self:
         """Over the mapped weights of a GGUF file. LoadError for tensors that do not fit the config of `shell`."""
         decoder = describe(shell)
         assert isinstance(decoder, Decoder), decoder
-        return cls(shell, decoder, of_file(file, decoder, beat), PACKED, False)
+        return cls(lambda: shell, decoder, of_file(file, decoder, beat), PACKED, context_length_of(shell.config))
 
     def first_layers(self, shell: PreTrainedModel) -> LeanModel:
         """The model with as many of its first layers as `shell` has."""
         count = shell.config.num_hidden_layers
         decoder = replace(self.decoder, layers=self.decoder.layers[:count])
-        return LeanModel(shell, decoder, replace(self.weights, layers=self.weights.layers[:count]), self.form, False)
+        weights = replace(self.weights, layers=self.weights.layers[:count])
+        return LeanModel(lambda: shell, decoder, weights, self.form, self._context_length)
 
     @property
     def pass_cost(self) -> PassCost:
@@ -219,7 +128,7 @@ class LeanModel:
         if known is None:
             self._packed_weights.check()
             weights = expanded(self._packed_weights) if form == EXPANDED else self._packed_weights
-            known = LeanModel(self.shell, self.decoder, weights, form, self.rounded)
+            known = LeanModel(self._shell, self.decoder, weights, form, self._context_length, self.rounded)
             known._siblings, known._packed_weights = self._siblings, self._packed_weights
             self._siblings[form] = known
         return known
@@ -288,7 +197,7 @@ class LeanModel:
             yield from own_rows(LeanContext(self, 0), [*prompt_ids, *ids][:-1], len(ids))
             return
         if self._reference is None:
-            self._reference = LeanReference(self.shell.model, self.decoder, self.weights)
+            self._reference = LeanReference(self._shell().model, self.decoder, self.weights)
         self.weights.check()
         text = [*prompt_ids, *ids]
         states = self._reference.hidden(torch.from_numpy(self.embed(text[:-1])))[len(prompt_ids) - 1 :]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from specdec_tui.backends.decoder import Decoder
 from specdec_tui.backends.lean.weights import LayerWeights, Weights
 from specdec_tui.backends.model import ModelContext
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _QUERIES, _KEYS = 0, 1
 _ROWS = 256

@@ -11,14 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import gguf
 import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from specdec_tui.backends.decoder import Decoder
 from specdec_tui.backends.gguf.files import GgufFile
@@ -27,6 +25,9 @@ from specdec_tui.backends.lean.compiled import keep_compiled
 from specdec_tui.backends.lean.products import call_kernel, kernel_of
 from specdec_tui.backends.lean.vectors import LANES
 from specdec_tui.backends.pages import roomy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 PACKED, EXPANDED, PACKED_INT8 = "packed", "expanded", "packed-int8"
 _ROWS_AT_ONCE = 256
@@ -261,6 +262,8 @@ def of_file(file: GgufFile, decoder: Decoder, beat: Callable[[], None] = lambda:
         file.expect(name, (rows, columns))
         if tensor.kind not in HELD:
             told.add(KINDS[tensor.kind].name)
+            import gguf
+
             values = gguf.quants.dequantize(file.rows(name), gguf.GGMLQuantizationType(tensor.kind))
             data = np.zeros((rows, 4 * _padded(columns)), np.uint8)
             data.view(np.float32)[:, :columns] = values

@@ -11,8 +11,8 @@ import msgspec
 from transformers import GenerationConfig
 
 from specdec_tui.backends.answering import Drawing
-from specdec_tui.backends.causal_lm import context_length_of
 from specdec_tui.backends.compatibility import known_tokens
+from specdec_tui.backends.context_lengths import context_length_of
 from specdec_tui.backends.description import ModelDescription, describe
 from specdec_tui.backends.end_tokens import end_ids
 from specdec_tui.backends.pair import SERVED_BY, LoadError, ModelInfo, Progress, ReportProgress
