@@ -36,7 +36,6 @@ from specdec_tui.tui.figures.comparison import ComparisonTable
 from specdec_tui.tui.panes.arrangement import NARROW
 from specdec_tui.tui.panes.grid import PaneGrid
 from specdec_tui.tui.prompt.box import PromptBox
-from specdec_tui.tui.screens.help import HelpScreen
 from specdec_tui.tui.screens.side_bar import SideBar
 from specdec_tui.tui.terminal.key_order import KeysInOrder
 from specdec_tui.tui.terminal.terminal import suspend
@@ -264,6 +263,8 @@ class Actions(KeysInOrder, inherit_bindings=False):
         return rows_for(text, self.settings, self.choice, self.runs.asks, self.runs.drafters)
 
     def action_help(self) -> None:
+        from specdec_tui.tui.screens.help import HelpScreen  # not at a start
+
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss(None)
         elif not self.dialog_is_open:

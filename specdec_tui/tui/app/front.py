@@ -32,7 +32,6 @@ from specdec_tui.tui.inspector.panel import Inspector
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.prompt.box import placeholder
-from specdec_tui.tui.screens.model_picker import ModelPicker
 from specdec_tui.tui.terminal.collector import collect_everything
 from specdec_tui.what_ifs import WhatIf
 
@@ -381,8 +380,9 @@ class Front:
         self._app.recording.wait(self._app.explaining)
 
     def pick_models(self, choice: ModelChoice) -> None:
-        loaded = None if self._app.runs.pair is None else self._app.choice
-        self.ask(ModelPicker(choice, loaded), self.load)
+        from specdec_tui.tui.screens.model_picker import ModelPicker  # not at a start
+
+        self.ask(ModelPicker(choice, None if self._app.runs.pair is None else self._app.choice), self.load)
 
     def show_theme(self, name: str) -> str:
         """Take a theme's colours, a user's as its file has them now. Why that cannot be, in a line; else empty."""

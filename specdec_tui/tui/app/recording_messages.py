@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
 from specdec_tui.traces.baseline import Baseline
 from specdec_tui.traces.format import Trace, TraceError
 from specdec_tui.tui.app.runs import Run
-from specdec_tui.tui.screens.history import Purpose
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.screens.history import Purpose
 
 
 class TraceRead(Message):

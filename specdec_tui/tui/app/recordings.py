@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specdec_tui.backends.pair import PairInfo
 from specdec_tui.config_table import config_file
@@ -24,21 +24,16 @@ from specdec_tui.traces.format import Trace, TraceError, TraceHeader, new_header
 from specdec_tui.traces.journal import Journal
 from specdec_tui.traces.store import TraceStore
 from specdec_tui.tui.app.joining import Home, is_same_run
-from specdec_tui.tui.app.recording_messages import (
-    BaselineFound,
-    BaselineKnown,
-    Exported,
-    NotKept,
-    SummedUp,
-    TraceRead,
-)
+from specdec_tui.tui.app.recording_messages import BaselineFound, BaselineKnown, Exported, NotKept, SummedUp, TraceRead
 from specdec_tui.tui.app.recording_screen import RecordingScreen
 from specdec_tui.tui.app.runs import Run
 from specdec_tui.tui.commands.command import EXPORTS, export_kind
 from specdec_tui.tui.commands.header import local_time, one_row
 from specdec_tui.tui.commands.table import key
-from specdec_tui.tui.screens.export import ExportScreen, Target
-from specdec_tui.tui.screens.history import HistoryScreen, Purpose
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.screens.export import Target
+    from specdec_tui.tui.screens.history import Purpose
 
 WRITES = "specdec-writes"
 """The name of threads that write files: they are waited for when the app is left."""
@@ -213,6 +208,8 @@ class Recordings:
 
     def history(self) -> None:
         """Choose among the runs that were kept."""
+        from specdec_tui.tui.screens.history import HistoryScreen  # not at a start
+
         self._screen.ask(HistoryScreen(self.store), lambda chosen: self.open_file(chosen.path, chosen.purpose))
 
     def open_named(self, name: str) -> None:
@@ -306,6 +303,8 @@ class Recordings:
         if isinstance(message.found, TraceError):
             self._screen.say(str(message.found), "error", timeout=20)
         elif message.purpose == "export":
+            from specdec_tui.tui.screens.export import ExportScreen
+
             trace = message.found
             without_screen = [kind for kind in EXPORTS if kind != "svg"]  # that one is a picture of what is shown
             dialog = ExportScreen(trace, kinds=without_screen)
@@ -348,6 +347,8 @@ class Recordings:
                 holds=lambda: self.trace is None,
             )
             return
+        from specdec_tui.tui.screens.export import ExportScreen, Target  # not at a start
+
         word, _, name = words.strip().partition(" ")
         kind = export_kind(word)
         picture = self._screen.photograph()

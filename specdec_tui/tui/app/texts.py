@@ -13,7 +13,6 @@ from specdec_tui.tui.commands.dialog import Answer, Dialog
 from specdec_tui.tui.lines.line_view import LineView
 from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.prompt.history import PromptHistory
-from specdec_tui.tui.screens.earlier_prompts import EarlierPrompts
 
 HISTORY_FILE = "prompts.jsonl"
 
@@ -77,6 +76,8 @@ class Texts:
             return
         self.prompts.reload()
         if prompts := self.prompts.entries:
+            from specdec_tui.tui.screens.earlier_prompts import EarlierPrompts  # not at a start
+
             self._screen.ask(EarlierPrompts(prompts), self._screen.take_up)
         else:
             self._screen.say("No prompt has run yet")
