@@ -50,6 +50,7 @@ class Loaded:
         self._programs_of = programs_of
         self.pair: Pair | None = None
         self.programs: Programs | None = None
+        self._was_kept = False
         self._warm: set[tuple[str, str, int, bool]] = set()
         self._passes: dict[tuple[str, str, tuple[int, ...]], PassTimes] = {}
         self._tries: dict[tuple[str, str, tuple[int, ...]], int] = {}
@@ -69,6 +70,7 @@ class Loaded:
         self.let_go()
         try:
             pair = kept_pair(choice, progress)
+            self._was_kept = pair is not None
             if pair is None:
                 from specdec_tui.backends.loading import load_pair  # brings in transformers: seconds
 
@@ -85,6 +87,13 @@ class Loaded:
             before = None
             give_back()
         return pair.info
+
+    def get_checks_ready(self, cancelled: Callable[[], bool]) -> None:
+        """Bring in what the check of a run needs, where a load did without it."""
+        if self._was_kept:
+            from specdec_tui.backends.kept_pairs import bring_in_layers
+
+            bring_in_layers(cancelled)
 
     def in_form(self, form: str) -> Pair:
         """The pair with its target's weights in this form; as it was loaded where that has it, or for an empty one.

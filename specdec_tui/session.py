@@ -148,6 +148,7 @@ class LocalEngine:
         if programs is None or not (settings.capture and settings.cache):
             self.loaded.warm_up("target", settings, cancelled, ahead=True)
             get_ready(draws=not sampler_of(settings).is_greedy, insight=True)
+            self.loaded.get_checks_ready(cancelled)
             return
         needs, held = self._needs(pair, settings, cancelled), []
         try:

@@ -76,6 +76,14 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def is_anything_kept() -> bool:
+    """Whether any trial was ever kept here."""
+    try:
+        return os.path.isdir(cache_folder() / _FOLDER)
+    except SettingError:
+        return False
+
+
 def wake(model: CausalModel) -> None:
     """Have its pass compiled, or read from the disk, where no trial does."""
     model.open().extend([0], 1)

@@ -8,17 +8,18 @@ versions and machine. Importing transformers' modelling code takes longer than a
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, replace
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from specdec_tui.backends import memory
-from specdec_tui.backends.agreed import Trial, wake
+from specdec_tui.backends.agreed import Trial, is_anything_kept, wake
 from specdec_tui.backends.decoder import FAMILIES, Decoder, Layer, Rotation
 from specdec_tui.backends.errors import panics_raise
 from specdec_tui.backends.gguf.files import GgufFile
@@ -30,7 +31,7 @@ from specdec_tui.backends.locating import locate
 from specdec_tui.backends.model import LoadedDrafter
 from specdec_tui.backends.pair import ModelInfo, PairInfo, Progress, ReportProgress
 from specdec_tui.backends.presets import DEMO_DRAFTER, DEMO_TARGET, ModelSpec, PairSpec, resolve
-from specdec_tui.backends.quiet import Heart, between_compilations, quiet
+from specdec_tui.backends.quiet import Heart, between_compilations, hush, quiet
 from specdec_tui.backends.tokenizer import PromptTokenizer
 from specdec_tui.backends.weight_forms import as_asked
 from specdec_tui.settings import ModelChoice
@@ -42,6 +43,11 @@ if TYPE_CHECKING:
 
 _BUILT_IN = (DEMO_TARGET, DEMO_DRAFTER)
 _FLOAT32 = ("auto", "float32")
+_PARTS = (
+    *("transformers", "transformers.models", "accelerate", "torch.distributed.tensor", "torch._dynamo"),
+    *("transformers.modeling_utils", "specdec_tui.backends.packed_load"),
+)
+"""Modules that transformers' layers need, of which none takes much of a second alone behind those before it."""
 _FAMILY_NAMES = {id(family): name for name, family in FAMILIES.items()}
 
 
@@ -53,7 +59,7 @@ def kept_pair(choice: ModelChoice, progress: ReportProgress) -> Pair | None:
     heart = Heart(progress)
     try:
         spec = resolve(choice)
-        if choice.target_url or choice.tokenizer or choice.dtype not in _FLOAT32:
+        if not is_anything_kept() or choice.target_url or choice.tokenizer or choice.dtype not in _FLOAT32:
             return None
         if not all(_is_file(model) for model in (spec.target, *spec.drafters)):
             return None
@@ -82,6 +88,16 @@ def keep_pair(
         text = json.dumps(found)
         if _info(json.loads(text)["info"]) == pair.info:
             _trial(spec, [path for file in files for path in file.paths]).keep(text)
+
+
+def bring_in_layers(cancelled: Callable[[], bool]) -> None:
+    """Import what checks of a text need (`model.Referenced`), while nobody waits: a part at a time."""
+    for part in _PARTS:
+        if cancelled():
+            return
+        with suppress(Exception):  # fails again where it is needed, and is told there
+            import_module(part)
+    hush()
 
 
 def _is_file(model: ModelSpec) -> bool:

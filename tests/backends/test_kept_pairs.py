@@ -132,7 +132,7 @@ def test_a_pair_that_fails_or_does_not_agree_is_left_to_a_whole_load(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("specdec_tui.backends.lean.fit.agrees", lambda *_: False)
-        assert load_pair(choice, silent).info.notes[-1].endswith("its logits on this machine.")
+        assert any("its logits on this machine" in note for note in load_pair(choice, silent).info.notes)
     assert kept_pair(choice, silent) is None, "a pair of which a model is expanded by transformers"
     load_pair(choice, silent)
     for name in ("wake", "tokenizer_of", "why_not"):
@@ -195,15 +195,19 @@ from specdec_tui.settings import ModelChoice, Settings
 engine = LocalEngine()
 target, drafter = sys.argv[1:]
 engine.load(ModelChoice(target=target, drafter=(drafter,), device="cpu"), lambda step: None)
-settings = Settings(strategies=("target", "drafter", "speculative", "ngram", "lookup"), max_new_tokens=8, gamma=2)
-events = list(engine.run("hi", settings, lambda: False))
 heavy = [name for name in sorted(sys.modules) if name.split(".")[0] in %r]
+engine.loaded.get_checks_ready(lambda: True)
+early = "transformers" in sys.modules
+engine.loaded.get_checks_ready(lambda: False)
+ready = "transformers.modeling_utils" in sys.modules
+settings = Settings(strategies=("target", "speculative", "ngram", "lookup"), max_new_tokens=8, gamma=2)
+events = list(engine.run("hi", settings, lambda: False))
 target = engine.loaded.pair.target
 rows = list(target.reference([5, 9], [3, 7]))
 print(json.dumps({
     "heavy": heavy,
     "lossless": sum("IDENTICAL" in str(event) for event in events),
-    "later": "transformers" in sys.modules,
+    "later": [early, ready],
     "gap": float((rows[-1] - target.open().extend([5, 9, 3], 1)[0]).abs().max()),
 }))
 """
@@ -217,7 +221,7 @@ def test_a_second_launch_imports_transformers_only_when_its_layers_are_asked(
     words = [sys.executable, "-c", SECOND_LAUNCH % (HEAVY,), choice.target, *choice.drafter]
     done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path)
     told = json.loads(re.findall(r"^{.*}$", done.stdout, re.M)[-1])
-    assert told["heavy"] == [] and told["lossless"] >= 4 and told["later"] and told["gap"] < 1e-3
+    assert told["heavy"] == [] and told["lossless"] == 4 and told["later"] == [False, True] and told["gap"] < 1e-3
     stamp_of_pair(tmp_path).unlink()
     done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert "transformers" in json.loads(re.findall(r"^{.*}$", done.stdout, re.M)[-1])["heavy"], "a load that tries"

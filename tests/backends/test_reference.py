@@ -181,7 +181,7 @@ def test_fast_passes_are_checked_against_transformers_own_layers(
     rows = torch.stack(list(lean.reference(PROMPT, ids)))
     torch.testing.assert_close(rows, torch.stack(list(plain.reference(PROMPT, ids))), atol=1e-5, rtol=1e-5)
     assert list(lean.reference(PROMPT, [])) == []
-    held = sum(p.numel() for p in lean.shell.model.parameters() if p.device.type != "meta")
+    held = sum(p.numel() for p in lean._shell().model.parameters() if p.device.type != "meta")
     assert held == sum(p.numel() for n, p in plain.model.named_parameters() if "norm" in n), "weights are held twice"
 
 
