@@ -8,8 +8,8 @@ import torch
 
 from specdec_tui.backends.model import CausalModel, Expecting, ModelContext, reads_at_once
 
-PREFILL_CHUNK = 512
-"""Tokens of a prompt that a model on the CPU reads between two looks at whether to go on: about a second's work."""
+PREFILL_CHUNK = 256
+"""Tokens of a prompt that a model on the CPU reads between two looks at whether to go on: half a second's work."""
 
 
 class Stopped(Exception):

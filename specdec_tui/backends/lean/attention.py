@@ -16,7 +16,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
 from specdec_tui.backends.lean.compiled import builds
-from specdec_tui.backends.lean.vectors import FLOAT, I32, I64, chosen, every, fused, lane_sum, pick, splat, vector
+from specdec_tui.backends.lean.vectors import FLOAT, I32, I64, Loop, chosen, every, fused, lane_sum, pick, splat, vector
 
 TILE = 16
 CHUNK = 256
@@ -43,32 +43,6 @@ def _put(b: Any, value: Any, pointer: Any, offset: Any) -> None:
     b.store(value, b.bitcast(b.gep(pointer, [offset]), ir.PointerType(_ROW))).align = 4
 
 
-class _Loop:
-    """`for index in range(begin, end, step)` with values that are carried on; at least one turn is made."""
-
-    def __init__(self, b: Any, begin: Any, end: Any, step: int, carried: list[Any]) -> None:
-        self._b, self._end, self._step = b, end, step
-        before, self._block = b.block, b.append_basic_block("turn")
-        b.branch(self._block)
-        b.position_at_end(self._block)
-        self.index = b.phi(I64)
-        self.index.add_incoming(begin, before)
-        self.carried = [b.phi(value.type) for value in carried]
-        for phi, value in zip(self.carried, carried, strict=True):
-            phi.add_incoming(value, before)
-
-    def close(self, carried: list[Any]) -> list[Any]:
-        b = self._b
-        after = b.append_basic_block("after")
-        following = b.add(self.index, _i64(self._step))
-        self.index.add_incoming(following, b.block)
-        for phi, value in zip(self.carried, carried, strict=True):
-            phi.add_incoming(value, b.block)
-        b.cbranch(b.icmp_signed("<", following, self._end), self._block, after)
-        b.position_at_end(after)
-        return carried
-
-
 def _function(module: Any, name: str, kinds: list[Any]) -> tuple[Any, Any]:
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
     function.linkage = "internal"
@@ -84,9 +58,9 @@ def _scores(module: Any, queries: int, tiles: int) -> Any:
     function, b = _function(module, name, [_FLOATS, I64, _FLOATS, I64, I64, _FLOATS, I64])
     q, q_stride, keys, count, width, out, out_stride = function.args
     tile_size = b.mul(width, _i64(TILE))
-    outer = _Loop(b, _i64(0), count, tiles, [])
+    outer = Loop(b, _i64(0), count, tiles, [])
     starts = [b.gep(keys, [b.mul(b.add(outer.index, _i64(i)), tile_size)]) for i in range(tiles)]
-    inner = _Loop(b, _i64(0), width, 1, [every(FLOAT, TILE, 0.0)] * (queries * tiles))
+    inner = Loop(b, _i64(0), width, 1, [every(FLOAT, TILE, 0.0)] * (queries * tiles))
     rows = [_row(b, start, b.mul(inner.index, _i64(TILE))) for start in starts]
     sums = list(inner.carried)
     for i in range(queries):
@@ -112,8 +86,8 @@ def _mix(module: Any, queries: int, groups: int) -> Any:
         return module.globals[name]
     function, b = _function(module, name, [_FLOATS, I64, _FLOATS, I64, I64, _FLOATS, I64, I64])
     weights, stride, values, count, width, out, out_stride, columns = function.args
-    outer = _Loop(b, _i64(0), columns, TILE * groups, [])
-    inner = _Loop(b, _i64(0), count, 1, [every(FLOAT, TILE, 0.0)] * (queries * groups))
+    outer = Loop(b, _i64(0), columns, TILE * groups, [])
+    inner = Loop(b, _i64(0), count, 1, [every(FLOAT, TILE, 0.0)] * (queries * groups))
     start = b.add(b.mul(inner.index, width), outer.index)
     rows = [_row(b, values, b.add(start, _i64(TILE * j))) for j in range(groups)]
     sums = list(inner.carried)
@@ -180,7 +154,7 @@ def _softmax(module: Any) -> Any:
     b.position_at_end(capped)
     caps = splat(b, cap, TILE)
     twice = b.fdiv(every(FLOAT, TILE, 2.0), caps)
-    loop = _Loop(b, _i64(0), count, TILE, [])
+    loop = Loop(b, _i64(0), count, TILE, [])
     scaled = b.fmul(_row(b, scores, loop.index), splat(b, scale, TILE))
     grown = exponential(b, b.fmul(scaled, twice))
     share = b.fdiv(every(FLOAT, TILE, 2.0), b.fadd(grown, every(FLOAT, TILE, 1.0)))
@@ -195,7 +169,7 @@ def _softmax(module: Any) -> Any:
     )
     factors = splat(b, factor, TILE)
     lowest = every(FLOAT, TILE, float("-inf"))
-    loop = _Loop(b, _i64(0), count, TILE, [lowest])
+    loop = Loop(b, _i64(0), count, TILE, [lowest])
     found = b.select(counts(loop.index), b.fmul(_row(b, scores, loop.index), factors), lowest)
     _put(b, found, scores, loop.index)
     # "not less" keeps a score that is no number.
@@ -207,7 +181,7 @@ def _softmax(module: Any) -> Any:
         best = b.select(b.fcmp_ordered("<=", one, other), other, one)
     largest = b.extract_element(best, ir.Constant(I32, 0))
     highest = splat(b, largest, TILE)
-    loop = _Loop(b, _i64(0), count, TILE, [every(FLOAT, TILE, 0.0)])
+    loop = Loop(b, _i64(0), count, TILE, [every(FLOAT, TILE, 0.0)])
     power = exponential(b, b.fsub(_row(b, scores, loop.index), highest))
     power = b.select(counts(loop.index), power, every(FLOAT, TILE, 0.0))
     _put(b, power, scores, loop.index)
@@ -225,7 +199,7 @@ def _activation(module: Any, kind: int) -> Any:
         return module.globals[name]
     function, b = _function(module, name, [_FLOATS, _FLOATS, I64])
     gate, up, count = function.args
-    loop = _Loop(b, _i64(0), count, TILE, [])
+    loop = Loop(b, _i64(0), count, TILE, [])
     z = _row(b, gate, loop.index)
     turn = z
     if kind == GELU_TANH:  # half of 1 + tanh u is the logistic function of 2 u

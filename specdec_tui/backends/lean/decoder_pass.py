@@ -37,7 +37,6 @@ from specdec_tui.backends.lean.layer_parts import (
     ACTIVATION,
     DOWN,
     EPSILON,
-    EXPANDED_BYTES,
     GATE,
     HEADS,
     INNER,
@@ -56,6 +55,7 @@ from specdec_tui.backends.lean.layer_parts import (
     norm,
     project_head,
     put_together,
+    room_of_products,
     round_rows,
     times,
 )
@@ -132,12 +132,15 @@ def _work(
     per_key = heads // key_heads
     longest = inputs.shape[2]
     chunks = (begin + m + CHUNK - 1) // CHUNK
-    size = max(2 * longest, EXPANDED_BYTES // 4, GROUP * (width + values.shape[3] + CHUNK) + 2)
+    size = max(2 * longest, room_of_products(longest, m), GROUP * (width + values.shape[3] + CHUNK) + 2)
     room = aligned(size)
     most = max(TILE, (inner // sizes[PARTS] + TILE - 1) // TILE * TILE)
     y = aligned(m * max(width, 2 * most))
     for layer in range(layers):
         window, turns = facts[layer, 0], facts[layer, 1]
+        # What comes behind the last layer's keys and values is wanted of the last tokens only.
+        skip = m - logits.shape[0] if layer == layers - 1 else 0
+        n = m - skip
         stage = STAGES * layer
         parts = heads + 2 * key_heads
         while True:
@@ -146,37 +149,40 @@ def _work(
                 break
             project_head(
                 part, layer, begin, sizes, numbers, matrices, kernels, inputs, bias, head_norms, cosines[turns],
-                sines[turns], queries, keys, values, y, room,
+                sines[turns], queries, keys, values, y, room, skip,
             )  # fmt: skip
             if _finished(counters, stage, parts):
                 _open(counters, stage)
         _wait(counters, stage)
+        if n == 0:
+            return
 
         stage += 1
         matrix = matrices[layer, OUTPUT]
         target, place = inputs[matrix[ORDER]], places[matrix[ORDER]]
-        if m <= SHORT:
+        if n <= SHORT:
             several = per_key if key_heads * chunks >= 4 * sizes[PARTS] // 8 else 1
             groups = heads // several
             parts = groups * chunks
         else:
             several, groups = 1, heads
-            tiles = (m + _TOKENS_OF_TILE - 1) // _TOKENS_OF_TILE
+            tiles = (n + _TOKENS_OF_TILE - 1) // _TOKENS_OF_TILE
             parts = heads * tiles
         while True:
             part = _take(counters, stage)
             if part >= parts:
                 break
-            if m <= SHORT:
+            if n <= SHORT:
                 chunk, first = part // groups, part % groups * several
                 attend_chunk(
-                    chunk, layer, begin, first, several, 0, m, window, sizes, numbers, queries, keys, values, best,
+                    chunk, layer, begin, first, several, skip, m, window, sizes, numbers, queries, keys, values, best,
                     total, mixed, room,
                 )  # fmt: skip
             else:
                 # The last tiles have most to do, so they come first.
                 one, tile = part % heads, tiles - 1 - part // heads
-                first, last = tile * _TOKENS_OF_TILE, min(m, (tile + 1) * _TOKENS_OF_TILE)
+                first = skip + tile * _TOKENS_OF_TILE
+                last = min(m, first + _TOKENS_OF_TILE)
                 reach = (begin + last + CHUNK - 1) // CHUNK
                 for chunk in range(reach):
                     attend_chunk(
@@ -186,12 +192,12 @@ def _work(
                 for t in range(first, last):
                     put_together(t, one, reach, width, best, total, mixed, place, target)
             if _finished(counters, stage, parts):
-                if m <= SHORT:
-                    for t in range(m):
+                if n <= SHORT:
+                    for t in range(skip, m):
                         for one in range(heads):
                             put_together(t, one, chunks, width, best, total, mixed, place, target)
                 if lengths[matrix[ORDER]] < 0:
-                    round_rows(target, -lengths[matrix[ORDER]], target, kernels)
+                    round_rows(target[skip:], -lengths[matrix[ORDER]], target[skip:], kernels)
                 _open(counters, stage)
         _wait(counters, stage)
 
@@ -203,12 +209,12 @@ def _work(
             if part >= parts:
                 break
             times(
-                kernels, matrix, target.ctypes.data, longest, branch.ctypes.data, hidden, m, part * rows,
-                min(hidden, (part + 1) * rows), room,
+                kernels, matrix, target[skip:].ctypes.data, longest, branch[skip:].ctypes.data, hidden, n,
+                part * rows, min(hidden, (part + 1) * rows), room,
             )  # fmt: skip
             if _finished(counters, stage, parts):
-                behind(x, branch, layer, 1, sizes, numbers, norms, h, kernels)
-                lay_out(h, inputs, needs[2 * layer + 1], orders, lengths, kernels)
+                behind(x, branch, layer, 1, skip, sizes, numbers, norms, h, kernels)
+                lay_out(h, skip, inputs, needs[2 * layer + 1], orders, lengths, kernels)
                 _open(counters, stage)
         _wait(counters, stage)
 
@@ -223,18 +229,21 @@ def _work(
                 break
             first, last = part * most, min(inner, (part + 1) * most)
             times(
-                kernels, gate, inputs[gate[ORDER]].ctypes.data, longest, y.ctypes.data - 4 * first, most, m, first,
-                last, room,
+                kernels, gate, inputs[gate[ORDER], skip:].ctypes.data, longest, y.ctypes.data - 4 * first, most, n,
+                first, last, room,
             )  # fmt: skip
-            beside = y.ctypes.data + 4 * m * most
-            times(kernels, up, inputs[up[ORDER]].ctypes.data, longest, beside - 4 * first, most, m, first, last, room)
-            activate(sizes[ACTIVATION], y.ctypes.data, beside, m * most)
-            for t in range(m):
+            beside = y.ctypes.data + 4 * n * most
+            times(
+                kernels, up, inputs[up[ORDER], skip:].ctypes.data, longest, beside - 4 * first, most, n, first, last,
+                room,
+            )  # fmt: skip
+            activate(sizes[ACTIVATION], y.ctypes.data, beside, n * most)
+            for t in range(n):
                 for r in range(last - first):
-                    target[t, place[first + r]] = y[t * most + r]
+                    target[skip + t, place[first + r]] = y[t * most + r]
             if _finished(counters, stage, parts):
                 if lengths[matrix[ORDER]] < 0:
-                    round_rows(target, -lengths[matrix[ORDER]], target, kernels)
+                    round_rows(target[skip:], -lengths[matrix[ORDER]], target[skip:], kernels)
                 _open(counters, stage)
         _wait(counters, stage)
 
@@ -245,17 +254,17 @@ def _work(
             if part >= parts:
                 break
             times(
-                kernels, matrix, target.ctypes.data, longest, branch.ctypes.data, hidden, m, part * rows,
-                min(hidden, (part + 1) * rows), room,
+                kernels, matrix, target[skip:].ctypes.data, longest, branch[skip:].ctypes.data, hidden, n,
+                part * rows, min(hidden, (part + 1) * rows), room,
             )  # fmt: skip
             if _finished(counters, stage, parts):
-                behind(x, branch, layer, 3, sizes, numbers, norms, h, kernels)
+                behind(x, branch, layer, 3, skip, sizes, numbers, norms, h, kernels)
                 if layer + 1 < layers:
-                    lay_out(h, inputs, needs[2 * layer + 2], orders, lengths, kernels)
+                    lay_out(h, 0, inputs, needs[2 * layer + 2], orders, lengths, kernels)
                 else:
                     keep = logits.shape[0]
                     norm(x[m - keep :], last_norm, numbers[EPSILON], h[:keep], kernels)
-                    lay_out(h[:keep], inputs, needs[2 * layers], orders, lengths, kernels)
+                    lay_out(h[:keep], 0, inputs, needs[2 * layers], orders, lengths, kernels)
                 _open(counters, stage)
         _wait(counters, stage)
 
@@ -309,7 +318,7 @@ def decoder_pass(
     total = np.empty((m, heads, chunks), np.float32)
     mixed = np.empty((m, heads, chunks, values.shape[3]), np.float32)
     norm(x, norms[0, 0], numbers[EPSILON], h, kernels)
-    lay_out(h, inputs, needs[0], orders, lengths, kernels)
+    lay_out(h, 0, inputs, needs[0], orders, lengths, kernels)
     for _ in prange(threads):
         _work(
             x, begin, sizes, numbers, matrices, head, kernels, orders, lengths, places, needs, facts, norms,

@@ -6,9 +6,10 @@ import numpy as np
 from numba import njit
 
 from specdec_tui.backends.lean.attention import CHUNK, GROUP, TILE, mix_of, scores_of, softmax_of
-from specdec_tui.backends.lean.blocks import F32, Array
+from specdec_tui.backends.lean.blocks import F32, HELD, KINDS, Array
 from specdec_tui.backends.lean.compiled import F1, F2, F3, F4, F5, FLOAT, I1, I3, INT, N1, N2, apart
 from specdec_tui.backends.lean.int8 import INT8, MOST_INT8_TOKENS
+from specdec_tui.backends.lean.panels import ROWS, SUMS, TOKENS, panel_of
 from specdec_tui.backends.lean.products import call_kernel
 from specdec_tui.backends.lean.vectors import MOST_TOKENS
 
@@ -21,8 +22,16 @@ ADDRESS, FORMAT, ROW_BYTES, BLOCKS, ORDER, PLACES = range(6)
 Q, K, V, OUTPUT, GATE, UP, DOWN = range(7)
 SHORT = 16
 """Tokens up to which a pass is bound by memory, and attention is shared out by positions."""
-EXPANDED_BYTES = 20 << 10
-"""Rows that are laid out at once for many tokens: they stay in the first-level cache, beside three tokens' input."""
+WHOLE, SLICE, COLUMNS = 640, 512, 1536
+"""For many tokens: places of a row that are multiplied in one go, or else a slice; those that are expanded at once."""
+PANEL = 2 * ROWS
+"""Rows whose slice stays in the first-level cache."""
+ROWS_BYTES, TOKENS_BYTES = 144 << 10, 192 << 10
+"""Of the second-level cache, for expanded rows and for inputs."""
+_ROOM_OF_ROWS = max(PANEL * COLUMNS, ROWS_BYTES // 4)
+_BLOCKS, _SIZES = np.ones(INT8, np.int64), np.ones(INT8, np.int64)
+for _kind in HELD:
+    _BLOCKS[_kind], _SIZES[_kind] = KINDS[_kind].block, KINDS[_kind].size
 
 
 @njit(nogil=True)
@@ -31,6 +40,92 @@ def aligned(count: int) -> Array:
     room = np.empty(count + 16, np.float32)
     begin = (-room.ctypes.data) % 64 // 4
     return room[begin : begin + count]
+
+
+@njit(nogil=True)
+def _rows_at_once(places: int) -> int:
+    return max(PANEL, ROWS_BYTES // (4 * min(places, COLUMNS)) // PANEL * PANEL)
+
+
+@njit(nogil=True)
+def _tokens_at_once(places: int, m: int) -> int:
+    return min(m, max(TOKENS, TOKENS_BYTES // (4 * min(places, COLUMNS)) // TOKENS * TOKENS))
+
+
+@njit(nogil=True)
+def room_of_products(longest: int, m: int) -> int:
+    """Numbers of the room that `times` needs."""
+    if m <= SHORT:
+        return 0
+    rows = _rows_at_once(longest) if longest > COLUMNS else PANEL
+    return _ROOM_OF_ROWS + SUMS * rows * m
+
+
+@njit(nogil=True)
+def _panel(
+    held: int, columns: int, rows: int, x: int, x_stride: int, tokens: int, sums: int, of_token: int, apart: bool,
+    y: int, y_stride: int, begins: bool, ends: bool,
+) -> None:  # fmt: skip
+    """`panel_of` for any number of rows and tokens; `apart`: each sum has a place of its own."""
+    of_tile = TOKENS * of_token if apart else 0
+    r = 0
+    while r < rows:
+        several = ROWS if rows - r >= ROWS else 1
+        groups = (rows - r) // several
+        t = 0
+        while t < tokens:
+            count = min(TOKENS, tokens - t)
+            tiles = (tokens - t) // count
+            place = t * of_token + r if apart else 0
+            panel_of(
+                several, count, held + 4 * r * columns, columns, groups, x + 4 * t * x_stride, x_stride, tiles, columns,
+                sums + 4 * SUMS * place, of_token, of_tile, several if apart else 0, y + 4 * (t * y_stride + r),
+                y_stride, begins, ends,
+            )  # fmt: skip
+            t += tiles * count
+        r += groups * several
+
+
+@njit(nogil=True)
+def times_many(
+    kernel: int, held: int, row_bytes: int, blocks: int, block: int, size: int, places: int, x: int, x_stride: int,
+    y: int, y_stride: int, m: int, begin: int, end: int, room: Array,
+) -> None:  # fmt: skip
+    """`times` for many tokens; `block`: columns of a block, `size`: its bytes.
+
+    Rows are expanded, COLUMNS of them at most, into the second-level cache, where the inputs of some tokens lie beside
+    them. Of both, slices are multiplied from the first-level cache (`panels`).
+    """
+    rows, tokens = _rows_at_once(places), _tokens_at_once(places, m)
+    slice_ = places if places <= WHOLE else SLICE
+    laid_out = room.ctypes.data
+    sums = laid_out + 4 * _ROOM_OF_ROWS
+    for first in range(begin, end, rows):
+        last = min(first + rows, end)
+        for start in range(0, places, COLUMNS):
+            stop = min(places, start + COLUMNS)
+            for s in range(start, stop, slice_):
+                columns, skipped = min(slice_, stop - s), s // block
+                call_kernel(
+                    kernel, 0, held + size * skipped, row_bytes, 0, 0, laid_out + 4 * (s - start) * (last - first),
+                    columns, first, last, min(blocks - skipped, columns // block),
+                )  # fmt: skip
+            for t0 in range(0, m, tokens):
+                t1 = min(m, t0 + tokens)
+                for p in range(first, last, PANEL):
+                    q = min(last, p + PANEL)
+                    for s in range(start, stop, slice_):
+                        columns = min(slice_, stop - s)
+                        place, of_token, apart = 0, ROWS, False
+                        if places > COLUMNS:
+                            place, of_token, apart = t0 * rows + p - first, rows, True
+                        elif places > slice_:
+                            of_token, apart = PANEL, True
+                        _panel(
+                            laid_out + 4 * ((s - start) * (last - first) + (p - first) * columns), columns, q - p,
+                            x + 4 * (t0 * x_stride + s), x_stride, t1 - t0, sums + 4 * SUMS * place, of_token, apart,
+                            y + 4 * (t0 * y_stride + p), y_stride, s == 0, s + columns == places,
+                        )  # fmt: skip
 
 
 @apart(I1, I1, INT, INT, INT, INT, INT, INT, INT, F1)
@@ -62,19 +157,10 @@ def times(
             )  # fmt: skip
             t += count
         return
-    laid_out, places = room.ctypes.data, matrix[PLACES]
-    rows = max(2, EXPANDED_BYTES // (4 * places) // 2 * 2)
-    for first in range(begin, end, rows):
-        last = min(first + rows, end)
-        call_kernel(kernel, 0, held, row_bytes, 0, 0, laid_out, places, first, last, blocks)
-        t = 0
-        while t < m:
-            count = min(3, m - t)
-            call_kernel(
-                kernels[F32], count, laid_out, 4 * places, x + 4 * t * x_stride, x_stride,
-                y + 4 * (t * y_stride + first), y_stride, 0, last - first, places,
-            )  # fmt: skip
-            t += count
+    times_many(
+        kernel, held, row_bytes, blocks, _BLOCKS[matrix[FORMAT]], _SIZES[matrix[FORMAT]], matrix[PLACES], x, x_stride,
+        y, y_stride, m, begin, end, room,
+    )  # fmt: skip
 
 
 @apart(F2, F1, FLOAT, F2, I1, error_model="numpy")
@@ -105,9 +191,9 @@ def round_rows(x: Array, columns: int, y: Array, kernels: Array) -> None:
     )  # fmt: skip
 
 
-@apart(F2, F3, I1, N2, I1, I1)
-def lay_out(h: Array, inputs: Array, need: Array, orders: Array, lengths: Array, kernels: Array) -> None:
-    """Copies of h [m, hidden] in each of the orders that are needed; places without a column are 0.
+@apart(F2, INT, F3, I1, N2, I1, I1)
+def lay_out(h: Array, first: int, inputs: Array, need: Array, orders: Array, lengths: Array, kernels: Array) -> None:
+    """Copies of h[first…] [m, hidden] in each of the orders that are needed; places without a column are 0.
 
     A length below 0 stands for so many columns that are rounded to 8 bits.
     """
@@ -116,9 +202,9 @@ def lay_out(h: Array, inputs: Array, need: Array, orders: Array, lengths: Array,
         if o < 0:
             break
         if lengths[o] < 0:
-            round_rows(h, -lengths[o], inputs[o, : h.shape[0]], kernels)
+            round_rows(h[first:], -lengths[o], inputs[o, first : h.shape[0]], kernels)
             continue
-        for t in range(h.shape[0]):
+        for t in range(first, h.shape[0]):
             for i in range(lengths[o]):
                 column = orders[o, i]
                 inputs[o, t, i] = h[t, column] if column >= 0 else np.float32(0)
@@ -140,19 +226,23 @@ def turn(head: Array, cosines: Array, sines: Array, turned: int, paired: int) ->
             head[half + i] = b * cosines[i] + a * sines[i]
 
 
-@apart(INT, INT, INT, I1, F1, I3, I1, F3, F2, F3, F2, F2, F2, F5, F4, F1, F1, error_model="numpy")
+@apart(INT, INT, INT, I1, F1, I3, I1, F3, F2, F3, F2, F2, F2, F5, F4, F1, F1, INT, error_model="numpy")
 def project_head(
     part: int, layer: int, begin: int, sizes: Array, numbers: Array, matrices: Array, kernels: Array, inputs: Array,
     bias: Array, head_norms: Array, cosines: Array, sines: Array, queries: Array, keys: Array, values: Array,
-    y: Array, room: Array,
+    y: Array, room: Array, asked: int,
 ) -> None:  # fmt: skip
-    """One head of queries, keys or values: product, bias, norm, rotation, and where it belongs."""
+    """One head of queries, keys or values: product, bias, norm, rotation, and where it belongs.
+
+    Queries are those of the tokens from `asked` on.
+    """
     heads, key_heads, width = sizes[HEADS], sizes[KEY_HEADS], sizes[WIDTH]
-    m = queries.shape[0]
     which = Q if part < heads else (K if part < heads + key_heads else V)
     number = part - (0 if which == Q else (heads if which == K else heads + key_heads))
+    from_ = asked if which == Q else 0
+    m = queries.shape[0] - from_
     matrix = matrices[layer, which]
-    x = inputs[matrix[ORDER]]
+    x = inputs[matrix[ORDER], from_:]
     first = number * width
     # As if y had the columns of all heads.
     times(kernels, matrix, x.ctypes.data, x.shape[1], y.ctypes.data - 4 * first, width, m, first, first + width, room)
@@ -166,11 +256,12 @@ def project_head(
         if sizes[HEAD_NORMS]:
             norm(found, head_norms[layer, 0 if which == Q else 1], numbers[EPSILON], found, kernels)
         for t in range(m):
-            turn(found[t], cosines[begin + t], sines[begin + t], sizes[TURNED], sizes[PAIRED])
+            place = begin + from_ + t
+            turn(found[t], cosines[place], sines[place], sizes[TURNED], sizes[PAIRED])
     if which == Q:
         for t in range(m):
             for j in range(width):
-                queries[t, first + j] = found[t, j]
+                queries[from_ + t, first + j] = found[t, j]
     elif which == K:
         for t in range(m):
             tile, lane = (begin + t) // TILE, (begin + t) % TILE
@@ -270,19 +361,22 @@ def put_together(
         out[t, place[head * width + j]] = sums[j] / whole
 
 
-@apart(F2, F2, INT, INT, I1, F1, F3, F2, I1, error_model="numpy")
+@apart(F2, F2, INT, INT, INT, I1, F1, F3, F2, I1, error_model="numpy")
 def behind(
     x: Array,
     branch: Array,
     layer: int,
     which: int,
+    first: int,
     sizes: Array,
     numbers: Array,
     norms: Array,
     h: Array,
     kernels: Array,
 ) -> None:
-    """Add a branch to x, and norm for what comes next; `which`: 1 behind attention, 3 behind the MLP of a layer."""
+    """Add a branch to x, and norm for what comes next, from token `first` on; `which`: 1 behind attention, 3 behind
+    the MLP of a layer."""
+    x, branch, h = x[first:], branch[first:], h[first:]
     if sizes[POST_NORMS]:
         norm(branch, norms[layer, which], numbers[EPSILON], branch, kernels)
     for t in range(x.shape[0]):

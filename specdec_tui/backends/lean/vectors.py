@@ -154,3 +154,29 @@ def chosen(b: Builder, value: Value, cases: Mapping[int, Callable[[Builder], Any
         act(b)
         b.branch(after)
     b.position_at_end(after)
+
+
+class Loop:
+    """`for index in range(begin, end, step)` with values that are carried on; at least one turn is made."""
+
+    def __init__(self, b: Builder, begin: Value, end: Value, step: int, carried: list[Value]) -> None:
+        self._b, self._end, self._step = b, end, step
+        before, self._block = b.block, b.append_basic_block("turn")
+        b.branch(self._block)
+        b.position_at_end(self._block)
+        self.index = b.phi(I64)
+        self.index.add_incoming(begin, before)
+        self.carried = [b.phi(value.type) for value in carried]
+        for phi, value in zip(self.carried, carried, strict=True):
+            phi.add_incoming(value, before)
+
+    def close(self, carried: list[Value]) -> list[Value]:
+        b = self._b
+        after = b.append_basic_block("after")
+        following = b.add(self.index, ir.Constant(I64, self._step))
+        self.index.add_incoming(following, b.block)
+        for phi, value in zip(self.carried, carried, strict=True):
+            phi.add_incoming(value, b.block)
+        b.cbranch(b.icmp_signed("<", following, self._end), self._block, after)
+        b.position_at_end(after)
+        return carried

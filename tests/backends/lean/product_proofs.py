@@ -11,6 +11,7 @@ import numpy as np
 
 from specdec_tui.backends.gguf.kinds import BF16, F16, F32, KINDS
 from specdec_tui.backends.lean.blocks import HELD, PLAIN, order_of
+from specdec_tui.backends.lean.layer_parts import COLUMNS, SLICE, WHOLE, aligned, room_of_products, times_many
 from specdec_tui.backends.lean.products import kernel_of
 from specdec_tui.backends.lean.vectors import FUSED, LANES, MOST_TOKENS
 from specdec_tui.backends.lean.weights import Matrix
@@ -77,6 +78,16 @@ def product(matrix: Matrix, x: Array, begin: int = 0, end: int | None = None) ->
     end = matrix.rows if end is None else end
     held, given, out = matrix.data.ctypes.data, x.ctypes.data, y.ctypes.data
     call(len(x), held, matrix.row_bytes, given, x.shape[1], out, matrix.rows, begin, end, matrix.blocks)
+    return y
+
+
+def product_of_many(matrix: Matrix, x: Array, begin: int = 0, end: int | None = None) -> Array:
+    """The same for more tokens than a product takes, as a pass over a prompt makes it."""
+    y, kind = np.full((len(x), matrix.rows), 7, np.float32), KINDS[matrix.kind]
+    room, end = aligned(room_of_products(x.shape[1], len(x))), matrix.rows if end is None else end
+    held, given, out = matrix.data.ctypes.data, x.ctypes.data, y.ctypes.data
+    told = (kernel_of(matrix.kind).address, held, matrix.row_bytes, matrix.blocks, kind.block, kind.size, x.shape[1])
+    times_many(*told, given, x.shape[1], out, matrix.rows, len(x), begin, end, room)
     return y
 
 
@@ -156,6 +167,21 @@ def prove_products(kind: int, scales: str, seed: int = 2) -> None:
             assert same_bits(product(matrix, x), each), (KINDS[kind].name, columns, tokens, "one by one")
 
 
+def prove_many(kind: int, scales: str, seed: int = 4) -> None:
+    """Products with many tokens, whole rows and slices of them, against those with one at a time."""
+    dice = np.random.default_rng(seed)
+    block = KINDS[kind].block
+    for columns in (WHOLE // block * block, SLICE + max(block, 96), COLUMNS + max(block, 32), COLUMNS + SLICE + 256):
+        matrix = random_rows(kind, 31, columns, scales, dice)
+        for tokens in (17, 33):
+            x = laid_out(inputs(tokens, columns, scales, dice), matrix)
+            each = np.concatenate([product(matrix, x[t : t + 1]) for t in range(tokens)])
+            assert same_bits(product_of_many(matrix, x), each), (KINDS[kind].name, columns, tokens, "many")
+        found = product_of_many(matrix, x, 3, 29)
+        assert same_bits(found[:, 3:29], each[:, 3:29]), (KINDS[kind].name, columns, "some rows")
+        assert (found[:, :3] == 7).all() and (found[:, 29:] == 7).all()
+
+
 def prove_order(kind: int, seed: int = 3) -> None:
     """Against sums in plain numpy over what the format's library makes of the rows."""
     dice = np.random.default_rng(seed)
@@ -170,6 +196,7 @@ def prove_all(kind: int) -> None:
     for scales in (USUAL, HARD):
         prove_expansion(kind, scales)
         prove_products(kind, scales)
+        prove_many(kind, scales)
     prove_order(kind)
 
 

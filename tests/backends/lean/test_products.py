@@ -39,6 +39,12 @@ def test_products_over_packed_rows_are_those_over_expanded_ones(kind: int, scale
     proofs.prove_products(kind, scales)
 
 
+@pytest.mark.parametrize("scales", [USUAL, HARD])
+@each_format
+def test_products_with_many_tokens_are_those_with_each(kind: int, scales: str) -> None:
+    proofs.prove_many(kind, scales)
+
+
 @each_format
 def test_sums_are_made_in_the_order_that_is_told(kind: int) -> None:
     proofs.prove_order(kind)
@@ -62,6 +68,8 @@ def test_a_scale_that_is_off_by_one_bit_is_found(kind: int) -> None:
     assert wrong.tolist() == [2]
     x = laid_out(inputs(2, matrix.columns, USUAL, dice), matrix)
     assert not proofs.same_bits(product(off, x), product(as_floats(matrix), x))
+    x = laid_out(inputs(17, matrix.columns, USUAL, dice), matrix)
+    assert not proofs.same_bits(proofs.product_of_many(off, x), proofs.product_of_many(as_floats(matrix), x))
 
 
 @each_format

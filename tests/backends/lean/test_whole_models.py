@@ -102,6 +102,20 @@ def test_logits_do_not_depend_on_how_a_text_is_cut(architecture: str, tmp_path: 
             assert same(context.extend(part, len(part)), whole[behind : behind + size]), (behind, size)
 
 
+@pytest.mark.parametrize("form", ["packed", "packed-int8"])
+@pytest.mark.parametrize("architecture", ["llama", "gemma2"])
+def test_logits_do_not_depend_on_how_many_are_wanted(architecture: str, form: str, tmp_path: Path) -> None:
+    """The last layer computes for those that are wanted alone."""
+    model = packed(tmp_path, architecture=architecture, kinds=Q4_K_M).in_form(form)
+    text = ids(70)
+    whole = model.open().extend(text, 70)
+    for count, keep in ((70, 1), (70, 16), (70, 17), (70, 69), (20, 2), (12, 5), (5, 1)):
+        context = model.open()
+        assert same(context.extend(text[:count], keep), whole[count - keep : count]), (count, keep)
+        if count < 70:
+            assert same(context.extend(text[count:], 3), whole[67:]), "the text behind"
+
+
 @pytest.mark.parametrize("count", [1, 5, 16, 17, 40])
 def test_logits_do_not_depend_on_who_computes(count: int, tmp_path: Path) -> None:
     """More threads than there are here come one after another: the first does all, the rest find nothing left."""
