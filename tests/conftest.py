@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from covering import leave_out_repeated_values
 
 from specdec_tui.backends import agreed
 
@@ -36,6 +37,7 @@ def device() -> Iterator[Path]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A snapshot of a test that is left out counts as unused, and a run in which all tests pass ends with status 1."""
+    leave_out_repeated_values(items)
     for item in items:
         if item.get_closest_marker("large") and "snap_compare" in getattr(item, "fixturenames", ()):
             raise pytest.UsageError(f"{item.nodeid}: a test with a snapshot is never left out, so it cannot be large")

@@ -89,6 +89,7 @@ def test_behind_its_own_token_every_strategy_writes_its_rest_and_is_identical(
     assert text == "hello" + answer[:7] and end_of(events, "target~1") == (RunEnded(EndReason.LENGTH), answer[7:])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("rule", ["rejection", "coupled", "block", "skip-adjustment"])
 @pytest.mark.parametrize("captured", [False, True])
 def test_other_tokens_and_settings_are_played_and_the_trace_takes_them(

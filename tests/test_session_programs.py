@@ -109,6 +109,7 @@ def without_numbers(event: Event) -> Any:
     return event
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("schedule", ["sequential", "interleaved"])
 @pytest.mark.parametrize("processor", ["greedy", "multinomial"])
 def test_captured_rounds_tell_the_same_events(make_engine: MakeEngine, schedule: str, processor: str) -> None:

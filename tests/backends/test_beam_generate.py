@@ -128,6 +128,7 @@ def test_texts_of_models_with_states_or_turning_rotations_are_read_one_by_one(ki
         assert Notice(f"a step is {beams.width} passes here, one for each beam") in records
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("asked", "controls"),
     [

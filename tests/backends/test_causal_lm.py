@@ -33,6 +33,7 @@ def fresh_logits(model: TransformersModel, ids: list[int], keep: int) -> torch.T
         return model.model(torch.tensor([ids]), use_cache=False).logits[0, -keep:].float()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_any_interleaving_of_extend_and_rewind_gives_the_logits_of_the_whole_sequence(

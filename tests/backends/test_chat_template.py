@@ -31,6 +31,7 @@ def text_of(template: str, prompt: str = "the cat sat") -> str:
     return tokenizer(template).encode(prompt, HISTORY).text
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "template",
     [

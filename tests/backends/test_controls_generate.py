@@ -80,6 +80,7 @@ def generated(model: Any, **asked: Any) -> list[int]:
     return list(found[0, len(PROMPT) :].tolist())
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=[pytest.mark.large] * (kind not in ("llama", "gpt2"))) for kind in FAMILY]
 )

@@ -112,6 +112,7 @@ def test_greedy_records_are_those_of_the_plain_loop(
         assert not any(isinstance(record, Notice) for record in device)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", DRAFTERS)
 def test_sampled_records_are_those_of_the_plain_loop(
@@ -134,6 +135,7 @@ def test_sampled_records_are_those_of_the_plain_loop(
         assert_same(plain, device)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", ["none", "model", "lookup"])
 def test_insight_is_that_of_the_plain_loop_and_changes_no_token(
@@ -561,6 +563,7 @@ def test_capacities_come_in_buckets(length: int, capacity: int) -> None:
     assert bucket(length) == capacity
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("rule", ["", *RULES])
 @pytest.mark.parametrize("kind", DRAFTERS)
 def test_records_behind_given_tokens_are_those_of_the_plain_loop(

@@ -98,6 +98,7 @@ def statuses(records: Sequence[Record]) -> Iterator[Status]:
             yield from (token.status for token in record.drafts)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("gamma", "use_cache"),
     [
@@ -203,6 +204,7 @@ def test_a_context_rewound_into_its_prompt_reads_another_one(use_cache: bool) ->
     assert torch.equal(context.extend([9, 9], keep=1), fresh.extend([*PROMPT[:12], 9, 9], keep=1))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("piece", [1, 7, 20])
 @pytest.mark.parametrize("strategy", ["target", "speculative", "ngram-or-model"])
 def test_a_prompt_given_in_pieces_is_read_at_once(strategy: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,6 +222,7 @@ def test_there_are_no_logits_before_the_prompt_is_whole() -> None:
     assert model("t5").open().extend([5, 6], keep=2).isnan().tolist() == [[True] * 320, [False] * 320]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_encoder_runs_once_for_each_model_and_before_the_rounds(

@@ -201,6 +201,7 @@ def test_how_a_models_files_want_its_tokens_drawn_is_said_once_it_is_loaded(save
     assert sampling_asked(written(tmp_path, do_sample=False, temperature=0.6), loaded) == ""  # type: ignore[arg-type]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", ["llama", "mamba2"])
 @pytest.mark.parametrize("cache", ["dynamic", "static", "hybrid"])
 def test_caches_that_keep_what_was_computed_change_no_token(kind: str, cache: str, tmp_path: Path) -> None:

@@ -177,6 +177,7 @@ def test_no_causal_family_is_refused(kind: str, dtype: torch.dtype) -> None:
     assert passes == [1]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", ["attn_implementation", "_attn_implementation", "experts_implementation"])
 @pytest.mark.parametrize(
     "value", ["kernels-community/flash-attn", "owner/repo:kernel", "flex_attention", "nonsense", 5]

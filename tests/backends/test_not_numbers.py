@@ -69,6 +69,7 @@ def ids_of(records: list[Record]) -> list[int]:
     return [first] + [t.id for r in records if isinstance(r, RoundVerified) for t in r.new_tokens]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_text_is_the_targets_own(kind: str, use_cache: bool) -> None:

@@ -144,6 +144,7 @@ def told(kind: str) -> list[int]:
     return text_of(played(TellsAStory(kind), list(spelling(kind).ids(STORY[:40].encode())), None, 0))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("pair", "way", "gamma"), every_pair(PAIRS, WAYS, GAMMAS))
 def test_a_story_told_in_other_tokens_is_accepted_and_changes_nothing(
     pair: tuple[str, str], way: str, gamma: int

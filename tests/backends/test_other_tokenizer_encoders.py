@@ -12,6 +12,7 @@ from specdec_tui.backends.translation import translate
 from specdec_tui.decoding.records import Notice
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("way", ["shared", "retokenize", "auto"])
 @pytest.mark.parametrize("kinds", [("t5", "bart"), ("bart", "t5")])
 def test_the_text_is_the_targets_own(kinds: tuple[str, str], way: str) -> None:

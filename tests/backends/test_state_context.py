@@ -144,6 +144,7 @@ def test_what_was_taken_back_has_never_been(kind: str) -> None:
         assert_same(context.extend([5], 1), fresh.extend([*new, 5], 1))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "gamma", [pytest.param(1, marks=pytest.mark.large), 3, pytest.param(8, marks=pytest.mark.large)]
 )
@@ -204,6 +205,7 @@ def test_a_rewind_behind_all_copies_reads_the_text_again(kind: str) -> None:
     assert_same(context.extend([11, 12], 2), whole(kind, [*ids[:9], 11, 12], 2))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", ["mamba", "mamba2"])
 @pytest.mark.parametrize("accepted", [0, pytest.param(1, marks=pytest.mark.large), 3])
 def test_passes_do_not_grow_with_the_text(kind: str, accepted: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,7 @@ def some_text(dice: random.Random, own: Spelling, ascii_only: bool) -> list[int]
     return list(own.ids(TEXT.encode()[begin : begin + dice.randrange(1, 12)]))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("by_token", [True, False], ids=["shared", "retokenize"])
 @pytest.mark.parametrize(("target", "drafter"), PAIRS)
 def test_the_drafters_ids_spell_the_targets_text_whatever_was_taken_back(

@@ -97,6 +97,7 @@ def test_probabilities_of_settled_tokens_are_the_models_own() -> None:
             text.append(token.id)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("penalty", [-10.0, -4.0, 10.0])
 @pytest.mark.parametrize("stopping", ["off", "on", "never"])
 def test_every_penalty_that_is_allowed_has_an_answer(penalty: float, stopping: str) -> None:

@@ -41,7 +41,7 @@ def lossless(kind: str, processor: str, rule: str, few: int = 1000, end_ids: fro
     return agrees(few, TARGET, PROMPT, make, SAMPLERS[processor], rule=rule, end_ids=end_ids)
 
 
-@pytest.mark.parametrize(("kind", "rule", "processor"), some(KINDS, LOSSLESS, tuple(SAMPLERS)))
+@pytest.mark.parametrize(("kind", "rule", "processor"), some(KINDS, LOSSLESS, tuple(SAMPLERS), one_in=6))
 def test_the_first_tokens_are_distributed_as_the_target_says(kind: str, processor: str, rule: str) -> None:
     assert lossless(kind, processor, rule)
 

@@ -57,6 +57,7 @@ def lossless(way: str, processor: str = "multinomial", rule: str = "rejection", 
     return agrees(few, TARGET, PROMPT, lambda: make(way), SAMPLERS[processor], rule=rule, end_ids=END)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("way", "rule", "processor"),
     [
@@ -86,7 +87,9 @@ def test_drafts_of_another_tokenizer_meet_every_fate(way: str) -> None:
     assert seen == {Status.ACCEPTED, Status.REJECTED, Status.UNVERIFIED}
 
 
-@pytest.mark.parametrize("rule", LOSSLESS)
+@pytest.mark.parametrize(
+    "rule", [pytest.param(rule, marks=[pytest.mark.large] * (rule == "rejection")) for rule in LOSSLESS]
+)
 def test_the_same_rule_stays_exact_with_what_auto_chooses(rule: str) -> None:
     assert lossless("auto", rule=rule, few=500)
 

@@ -54,6 +54,7 @@ def behind(kind: str, given: Sequence[int], **settings: Any) -> list[Any]:
     return run(TARGET, PROMPT, drafter_of(kind), given=given, max_new_tokens=left, **settings)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", ALL_KINDS)
 @pytest.mark.parametrize("settings", [{}, COUPLED, {"controls": CONTROLS}, COUPLED | {"controls": CONTROLS}])
 def test_behind_its_own_tokens_a_run_writes_its_own_rest(kind: str, settings: dict[str, Any]) -> None:

@@ -60,6 +60,7 @@ def ngram(storage: str, filler: int, unknown: str, model: FunctionModel) -> Ngra
     return NgramDrafter(NgramStore(3, storage), filler, fallback)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("gamma", [0, 1, 2, 4, 7, 50])
 @pytest.mark.parametrize("kind", [*KINDS, "none"])
@@ -115,6 +116,7 @@ def coupled_text(drafter: Drafter | None, sampler: Sampler, seed: int, gamma: in
     return emitted(run(target, PROMPT, drafter, **settings))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.processor)
 @pytest.mark.parametrize("kind", KINDS)
 def test_coupled_sampling_writes_the_autoregressive_text_at_the_same_seed(kind: str, sampler: Sampler) -> None:

@@ -106,6 +106,7 @@ def test_sampled_texts_are_not_comparable_and_the_reason_is_given() -> None:
         assert found.status is S.NOT_APPLICABLE and words in found.detail
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "sampler",
@@ -216,10 +217,10 @@ def coupled(row: torch.Tensor, sampler: Sampler, seed: int) -> int:
     "sampler",
     [
         Sampler("nucleus", 1.0, top_p=0.5),
-        Sampler("nucleus", 0.7, top_p=0.5),
+        pytest.param(Sampler("nucleus", 0.7, top_p=0.5), marks=pytest.mark.large),
         Sampler("topk", 1.0, top_k=2),
         Sampler("topknucleus", 1.0, top_k=3, top_p=0.6),
-        Sampler("topknucleus", 1.0, top_k=2, top_p=0.8),
+        pytest.param(Sampler("topknucleus", 1.0, top_k=2, top_p=0.8), marks=pytest.mark.large),
     ],
     ids=lambda sampler: f"{sampler.processor}-{sampler.temperature}-{sampler.top_k}-{sampler.top_p}",
 )

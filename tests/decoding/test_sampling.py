@@ -16,6 +16,7 @@ CPU = torch.device("cpu")
 PROCESSORS = ("multinomial", "topk", "nucleus", "topknucleus")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("width", [5, 3000])
 def test_the_distribution_is_the_one_worked_out_by_sorting(processor: str, width: int) -> None:

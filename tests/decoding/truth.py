@@ -153,10 +153,10 @@ def agrees(few: int, *arguments: Any, **settings: Any) -> bool:
     return p_value(*arguments, seeds=range(10**6, 10**6 + 3 * few), **settings) >= 1e-3
 
 
-def some(*lists: Sequence[str]) -> list[Any]:
-    """All combinations, of which one in three, with every word of each list among them, is not large."""
+def some(*lists: Sequence[str], one_in: int = 3) -> list[Any]:
+    """All combinations, of which one in so many is not large; with every word of each list among them, if it can be."""
     combined = itertools.product(*map(enumerate, lists))
     return [
-        pytest.param(*(word for _, word in one), marks=[pytest.mark.large] * (sum(at for at, _ in one) % 3 > 0))
+        pytest.param(*(word for _, word in one), marks=[pytest.mark.large] * (sum(at for at, _ in one) % one_in > 0))
         for one in combined
     ]

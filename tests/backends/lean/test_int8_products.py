@@ -174,7 +174,11 @@ def check(kind: Any, path: int) -> None:
             np.testing.assert_array_equal(y.view(np.int32), meant[: len(y)].view(np.int32))
 
 
-@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.large] * (kind in (KIND.Q4_0, KIND.Q5_1, KIND.Q5_K))) for kind in ALL],
+    ids=lambda kind: kind.name,
+)
 def test_sums_are_those_of_whole_numbers_for_any_number_of_tokens(kind: Any) -> None:
     check(kind, PATHS[0])
 

@@ -25,6 +25,7 @@ def reference(model: TransformersModel, ids: list[int], keep: int) -> torch.Tens
         return model.model(torch.tensor([ids]), use_cache=False).logits[0, -keep:].float()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_interleaving_of_extend_and_rewind_gives_the_logits_of_transformers(kind: str, use_cache: bool) -> None:

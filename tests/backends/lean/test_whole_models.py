@@ -71,6 +71,7 @@ def same(found: Tensor, expected: Tensor) -> bool:
     return torch.equal(found.view(torch.int32), expected.view(torch.int32))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("mixture", MIXTURES)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_packed_and_expanded_weights_give_the_same_bits_and_the_logits_of_transformers(
@@ -150,6 +151,7 @@ def test_a_scale_of_one_tensor_that_is_off_by_one_bit_is_found(tmp_path: Path) -
     assert not same(model.open().extend(text, 9), rows)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("gamma", [1, 4, 10])
 @pytest.mark.parametrize("architecture", ["llama", "gemma3"])
 def test_every_strategy_writes_the_text_of_the_target_alone(architecture: str, gamma: int, tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ PASSING = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", ["plain", "lookup", "model"])
 @pytest.mark.parametrize("call", [BEGIN, PREFILL, ROUND])
 def test_a_fault_that_passes_is_told_and_the_text_is_the_same(
@@ -369,6 +370,7 @@ def test_a_text_that_is_whole_stays_so_where_the_server_is_gone_at_its_end(
 STALLS = {"no answer": silence, "half an answer": broken_off(end=silence), "a wait": refusal(429, Retry_After="9")}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("kind", "call"), [*(("lookup", call) for call in (BEGIN, PREFILL, ROUND)), ("plain", PREFILL)]
 )

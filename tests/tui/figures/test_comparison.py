@@ -160,6 +160,7 @@ async def test_runs_without_figures_show_dashes() -> None:
         assert table.cells("lookup")["lossless"] == "not checked"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("rows", [ROWS, DISTURBED], ids=["steady", "disturbed"])
 @pytest.mark.parametrize("width", [1, 9, 30, *range(56, 210, 7), 80, 120, 200])
 async def test_the_table_fits_its_width_and_cuts_no_column(rows: list[Row], width: int) -> None:

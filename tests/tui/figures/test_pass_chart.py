@@ -96,6 +96,7 @@ def test_a_row_of_text_has_the_milliseconds_of_one_token_and_the_price_of_more()
     assert text(cut) == "pass of n    ┃ knee 3  1: 10 ms  2: 1.00×  …" and cells(cut) <= 50
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("limit", [LIMIT, None])
 @pytest.mark.parametrize("passes", [BENT, BENT[:1], PASSES, ((1, 1e-6), (33, 900.0)), ()])
 def test_every_size_is_kept(passes: PassSeconds, limit: PassLimit | None) -> None:

@@ -183,6 +183,7 @@ async def test_the_token_and_what_is_told_of_it_are_both_in_sight_at_every_size(
             await until(pilot, lambda: app.inspection.panel.scroll_offset.y > 0, "the rest of it")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("size", SIZES[1:])
 @pytest.mark.parametrize("view", ["text", "rounds"])
 async def test_a_clicked_token_stays_under_the_mouse_and_no_pane_moves(size: tuple[int, int], view: str) -> None:

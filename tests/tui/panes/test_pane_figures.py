@@ -81,6 +81,7 @@ async def test_a_pane_with_room_says_what_was_to_be_expected_and_how_far_off_it_
         assert "\n" not in figure_text(pane) and "predicted" in figure_text(pane)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("view", ["text", "rounds", "tree", "charts"])
 @pytest.mark.parametrize(("width", "height"), [(44, 20), (58, 20), (60, 11), (120, 40), (120, 9)])
 async def test_where_step_times_vary_it_is_said_in_the_place_of_what_was_to_be_expected(
