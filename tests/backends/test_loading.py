@@ -82,9 +82,8 @@ def test_a_load_says_that_it_compiles_and_that_it_does_so_once_where_it_does(
     monkeypatch.setattr(loading, "agrees", lambda *_: True)
     folder = save_model("a")
     load_pair(ModelChoice(target=str(folder), drafter=str(folder), device="cpu"), steps.append)
-    tried = [step for step in steps if step.stage.startswith("Trying")]
     told = [step for step in steps if step.stage == f"First-time compiling: {folder} (up to a minute)"]
-    assert bool(told) == compiles and {step.fraction for step in told} <= {step.fraction for step in tried}
+    assert bool(told) == compiles and all(step.fraction is None for step in told)  # nothing of it is counted
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "mistral", "gemma2", "gpt2", "mamba"])
