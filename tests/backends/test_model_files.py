@@ -16,6 +16,7 @@ from tiny_transformers import CONFIGS, tiny_model, tiny_tokenizer
 
 from specdec_tui import cli
 from specdec_tui.backends.causal_probe import refuse_what_looks_ahead
+from specdec_tui.backends.lean.model import LeanModel
 from specdec_tui.backends.loading import Pair, load_pair
 from specdec_tui.backends.pair import LoadError
 from specdec_tui.decoding.records import Notice, Step
@@ -184,9 +185,8 @@ def test_no_causal_family_is_refused(kind: str, dtype: torch.dtype) -> None:
 )
 def test_a_config_does_not_choose_the_code(name: str, value: Any, save_model: Any) -> None:
     pair = load(change(save_model("target", "qwen3"), **{name: value}))
-    inner = getattr(pair.target, "shell", None) or pair.target.model  # type: ignore[union-attr]
-    inner = inner.config
-    assert inner._attn_implementation == "sdpa"
+    model = pair.target._shell() if isinstance(pair.target, LeanModel) else pair.target.model  # type: ignore[union-attr]
+    assert model.config._attn_implementation == "sdpa"
 
 
 @pytest.mark.parametrize(
