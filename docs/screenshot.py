@@ -16,11 +16,11 @@ from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.tui.app.app import SpecdecApp
 
-PROMPT = "Why is the sky blue? Explain it to a ten-year-old."
+PROMPT = "List five fruits, each with its colour."
 
 
 async def take(columns: int, lines: int, path: str, drafters: tuple[str, ...]) -> None:
-    app = SpecdecApp(LocalEngine(), Settings(max_new_tokens=96), ModelChoice(drafter=drafters))
+    app = SpecdecApp(LocalEngine(), Settings(max_new_tokens=96, gamma=2), ModelChoice(drafter=drafters))
     async with app.run_test(size=(columns, lines)) as pilot:
         while "ready" not in str(app.header.state):
             await pilot.pause(0.2)
