@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import binding  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core import cgutils
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.ccallback import CFunc
 from numba.core.runtime import rtsys
 from numba.extending import intrinsic
@@ -36,6 +36,22 @@ def builds_for_constants(code: Any) -> Any:
     return intrinsic(prefer_literal=True)(code)
 
 
+class _Files(IndexDataCacheFile):
+    """Numba's files, of which each says itself what its code is.
+
+    Files go by numbers that an index gives, which is written before them, and by any process: where the disk is full,
+    a process is killed or two write at once, a number may lead to the code of another function or of other sources.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        super().save(key, (self._source_stamp, key, data))
+
+    def load(self, key: Any) -> Any:
+        """What `save` was given; None where it is not there."""
+        found = super().load(key)
+        return found[2] if found is not None and found[:2] == (self._source_stamp, key) else None
+
+
 class _Cache(FunctionCache):
     """Compiled code on disk that nothing depends on: what cannot be read is compiled again, and need not be kept.
 
@@ -44,9 +60,7 @@ class _Cache(FunctionCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        folder = Path(inspect.getfile(function)).parent
-        stamps = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(folder.glob("*.py"))]
-        self._cache_file._source_stamp = hashlib.sha256(repr(stamps).encode()).hexdigest()
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, _stamp_of(function))
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """As numba's own, which before makes ready to compile: half a second, and of no use to what is compiled."""
@@ -64,6 +78,13 @@ class _Cache(FunctionCache):
     def save_overload(self, *arguments: Any) -> None:
         with suppress(OSError):
             super().save_overload(*arguments)
+
+
+def _stamp_of(function: Callable[..., Any]) -> str:
+    """Of one state of all sources beside that of a function. OSError."""
+    folder = Path(inspect.getfile(function)).parent
+    stamps = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(folder.glob("*.py"))]
+    return hashlib.sha256(repr(stamps).encode()).hexdigest()
 
 
 def keep_compiled(function: Any) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 
+from specdec_tui.backends.lean import compiled
 from specdec_tui.backends.lean.compiled import F1, FLOAT, INT, apart, keep_compiled, link_apart
 
 
@@ -53,6 +55,44 @@ def test_a_full_disk_costs_only_the_next_start(folder: Path, monkeypatch: pytest
     monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", full)
     assert call() == 5
     assert not list(folder.rglob("*.nb?"))
+
+
+def times(factor: float) -> float:
+    """Functions of one name and place, as the products of several formats are."""
+
+    def run(x: float) -> float:
+        return factor * x
+
+    function = numba.njit(run)
+    keep_compiled(function)
+    return float(function(2.5))
+
+
+def test_code_of_another_function_under_its_name_is_compiled_again(folder: Path) -> None:
+    """As two processes leave it whose writing crosses."""
+    assert (times(2), times(3)) == (5, 7.5)
+    one, other = sorted(folder.rglob("*.nbc"))
+    kept = other.read_bytes()
+    os.replace(one, other)
+    assert times(3) == 7.5
+    one.write_bytes(kept)
+    assert (times(2), times(3)) == (5, 7.5)
+
+
+@pytest.mark.parametrize("ends", ["full", "killed"])
+def test_code_of_older_sources_is_compiled_again(folder: Path, monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
+    """An index has been written and what it leads to has not: a file of an older index may go by that name."""
+
+    def end(*arguments: object) -> None:
+        raise OSError(28, "No space left on device") if ends == "full" else KeyboardInterrupt
+
+    assert times(2) == 5
+    with monkeypatch.context() as patch:
+        patch.setattr(compiled, "_stamp_of", lambda function: "of newer sources")
+        with patch.context() as fails, suppress(KeyboardInterrupt):
+            fails.setattr(compiled._Files, "_save_data", end)
+            assert times(3) == 7.5
+        assert (times(3), times(2), times(3)) == (7.5, 5, 7.5)
 
 
 @apart(F1, FLOAT)
