@@ -67,11 +67,14 @@ def show_files(named: str) -> int:
     except SettingError as error:
         output.complain(str(error))
         return 2
+    except NotADirectoryError:
+        output.complain(f"{named} is neither a folder nor a GGUF file.")
+        return 2
     except OSError as error:
         output.complain(f"{named} cannot be listed: {reason_of(error)}.")
         return 2
     if not found:
-        output.say(f"{named} holds no GGUF file.")
+        output.say(f"{named} holds no GGUF file (folders in it are not looked into).")
         return 0
     rows = [
         (

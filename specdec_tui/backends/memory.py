@@ -295,5 +295,9 @@ def _too_large(name: str, needed: str, free: int) -> str:
 
 
 def gigabytes(size: float) -> str:
-    """A size for a person: `6.4 GB`."""
+    """A size for a person: `6.4 GB`, `20 MB` where tenths of a gigabyte would not tell it."""
+    if size == 0:
+        return "0 MB"
+    if size < 1e8:
+        return f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"
     return f"{size / 1e9:,.1f} GB" if size < 1e15 else "more than 1,000,000 GB"

@@ -162,7 +162,7 @@ def test_warming_tells_bytes_and_can_be_abandoned(tmp_path: Path, monkeypatch: p
     file.warm(told.append)
     fractions = [progress.fraction or 0.0 for progress in told]
     assert len(told) > 3 and fractions == sorted(fractions) and (fractions[0], fractions[-1]) == (0.0, 1.0)
-    assert told[0].stage == "Reading m-00001-of-00002.gguf: 0.0 of 0.0 GB"
+    assert told[0].stage == f"Reading m-00001-of-00002.gguf: 0 MB of {file.size / 1e3:.0f} kB"
 
     def abandon(progress: Progress) -> None:
         if progress.fraction:

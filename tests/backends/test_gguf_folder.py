@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import gguf
 import pytest
 from tiny_gguf import KIND, Sizes, parts, write_tiny_gguf
 
 from specdec_tui import cli
 from specdec_tui.backends.gguf.folder import Listed, gguf_files
+from specdec_tui.backends.memory import gigabytes
 
 MIXED = {"blk.*ffn": KIND.Q6_K, "token": KIND.Q8_0, "": KIND.Q4_K}
 OTHER = "expanded: of llama models with experts weights are not read packed"
@@ -78,6 +80,28 @@ def test_models_shows_the_files_of_a_folder(folder: Path, capsys: pytest.Capture
 
 def test_a_folder_without_gguf_files_or_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["models", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"{tmp_path} holds no GGUF file.\n"
+    assert capsys.readouterr().out == f"{tmp_path} holds no GGUF file (folders in it are not looked into).\n"
     assert cli.main(["models", str(tmp_path / "no")]) == 2
     assert capsys.readouterr().err == f"specdec-tui: {tmp_path / 'no'} cannot be listed: No such file or directory.\n"
+    (tmp_path / "notes.txt").write_text("no model")
+    assert cli.main(["models", str(tmp_path / "notes.txt")]) == 2
+    said = f"specdec-tui: {tmp_path / 'notes.txt'} is neither a folder nor a GGUF file.\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_vocabulary_alone_is_refused_as_what_it_is(tmp_path: Path) -> None:
+    """Nothing is padded behind a header without tensors: the file is not cut off."""
+    writer = gguf.GGUFWriter(tmp_path / "v.gguf", "llama")
+    writer.add_context_length(256)
+    writer.add_string("general.name", "v" * 5)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert (tmp_path / "v.gguf").stat().st_size % 32
+    (row,) = gguf_files(tmp_path)
+    assert row.form == "refused: it holds no tensors, a vocabulary at most: the file of a model is needed"
+
+
+def test_sizes_below_a_tenth_of_a_gigabyte_are_megabytes() -> None:
+    sizes = (0, 19_678_688, 98_362_432, 99_999, 100_000_000, 6.44e9)
+    assert [gigabytes(size) for size in sizes] == ["0 MB", "20 MB", "98 MB", "100 kB", "0.1 GB", "6.4 GB"]

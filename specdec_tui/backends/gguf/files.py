@@ -13,6 +13,7 @@ import numpy as np
 from specdec_tui.backends.gguf.header import GgufTensor
 from specdec_tui.backends.gguf.kinds import BF16, F16, F32, KINDS, kind_name
 from specdec_tui.backends.gguf.parts import header_of, parts_of
+from specdec_tui.backends.memory import gigabytes
 from specdec_tui.backends.pair import LoadError, Progress, ReportProgress
 from specdec_tui.backends.small_files import opened
 from specdec_tui.doors.characters import named
@@ -99,10 +100,10 @@ class GgufFile:
         name = self.paths[0].name
         for memory, part in zip(self._maps, self._parts, strict=True):
             for start in range(0, part.size, _CHUNK):
-                progress(Progress(f"Reading {name}: {done / 1e9:.1f} of {whole / 1e9:.1f} GB", done / whole))
+                progress(Progress(f"Reading {name}: {gigabytes(done)} of {gigabytes(whole)}", done / whole))
                 if hasattr(memory, "madvise"):
                     memory.madvise(mmap.MADV_WILLNEED, start, min(2 * _CHUNK, part.size - start))
                 chunk = part[start : start + _CHUNK]
                 chunk[::_PAGE].max()  # touches each page, and lets other threads run meanwhile
                 done += chunk.size
-        progress(Progress(f"Reading {name}: {whole / 1e9:.1f} GB", 1.0))
+        progress(Progress(f"Reading {name}: {gigabytes(whole)}", 1.0))

@@ -311,7 +311,8 @@ def _walk(reader: _Reader, path: Path) -> tuple[GgufHeader, int]:
     start = -(-reader.place // alignment) * alignment
     for name, kind, shape, offset, size in found:
         header.tensors[name] = GgufTensor(name, kind, shape, start + offset, size)
-    return header, start + max((offset + size for _, _, _, offset, size in found), default=0)
+    # Nothing is padded behind a header without tensors: a vocabulary, or the first part of a split model.
+    return header, max((start + offset + size for _, _, _, offset, size in found), default=reader.place)
 
 
 def _tensor(reader: _Reader) -> tuple[str, int, tuple[int, ...], int, int]:

@@ -32,7 +32,7 @@ def header_of(path: Path) -> GgufHeader:
                 f"is part {header.whole('split.no', 0) + 1} of a split GGUF file of {count} parts, which its name does "
                 f"not say: name the parts NAME-00001-of-{count:05d}.gguf and so on"
             )
-        return header
+        return _with_weights(header)
     read_header(path)  # what is wrong with the one that was named is told of it
     headers = [_part(path, other, no, len(paths)) for no, other in enumerate(paths)]
     tensors: dict[str, GgufTensor] = {}
@@ -54,7 +54,13 @@ def header_of(path: Path) -> GgufHeader:
             f"is one of {len(paths)} parts that hold {len(tensors):,} tensors, where {paths[0].name} promises "
             f"{promised:,}: they are not those of one model"
         )
-    return replace(headers[0], tensors=tensors)
+    return _with_weights(replace(headers[0], tensors=tensors))
+
+
+def _with_weights(header: GgufHeader) -> GgufHeader:
+    if not header.tensors:
+        raise FileProblem("holds no tensors, a vocabulary at most: the file of a model is needed")
+    return header
 
 
 def _part(asked: Path, path: Path, no: int, count: int) -> GgufHeader:
