@@ -1,7 +1,7 @@
 """Which files' fast passes gave the logits of transformers' layers on this machine: tried once, not at every launch.
 
 A stamp is a small file in the cache folder, named by a hash of all that a trial depends on: the files by place, size
-and time of change, versions, our code, the processor, the form of the weights. Only agreement is kept, with what else
+and times of change, versions, our code, the processor, the form of the weights. Only agreement is kept, with what else
 was found out (`kept_pairs`). A stamp that is missing, damaged, or cannot be written means another trial.
 """
 
@@ -32,14 +32,14 @@ _OWN_CODE = Path(__file__).parent
 
 
 class Trial:
-    """What one trial depends on. `files`: all that the model is read from; a folder stands for what is in it."""
+    """What one trial depends on, made before anything is read of it.
+
+    `files`: all that the model is read from; a folder stands for what is in it.
+    """
 
     def __init__(self, files: Iterable[Path], form: str) -> None:
-        facts = [form, _versions(), _processor(), _states([_OWN_CODE, _OWN_CODE / "lean", _OWN_CODE / "gguf"], ".py")]
-        try:
-            self._text = json.dumps([*facts, _states(files, "")], indent=1)
-        except OSError:
-            self._text = ""
+        self._files, self._form = tuple(files), form
+        self._text = self._facts()
 
     def is_known(self) -> bool:
         """Whether it was made before, and agreed."""
@@ -57,8 +57,8 @@ class Trial:
         return found if (facts, digest) == (self._text, _digest(found)) else None
 
     def keep(self, found: str = "") -> None:
-        """It agreed. `found`: what else it found out."""
-        if not self._text or len(self._text) + len(found) > _MOST_BYTES // 2:
+        """It agreed. `found`: what else it found out. Nothing is kept where a file has changed meanwhile."""
+        if not self._text or len(self._text) + len(found) > _MOST_BYTES // 2 or self._facts() != self._text:
             return
         with suppress(OSError, SettingError):
             path = self._path()
@@ -67,6 +67,15 @@ class Trial:
             for old in others[: max(0, len(others) - _MOST_STAMPS + 1)]:
                 old.unlink()
             writing.place(path, [self._text, _END, _digest(found), "\n", found])
+
+    def _facts(self) -> str:
+        """Empty where a file is not there."""
+        code = _states([_OWN_CODE, _OWN_CODE / "lean", _OWN_CODE / "gguf"], ".py")
+        try:
+            files = _states(self._files, "", changed=True)
+        except OSError:
+            return ""
+        return json.dumps([self._form, _versions(), _processor(), code, files], indent=1)
 
     def _path(self) -> Path:
         return cache_folder() / _FOLDER / f"{_digest(self._text)[:32]}.json"
@@ -89,15 +98,20 @@ def wake(model: CausalModel) -> None:
     model.open().extend([0], 1)
 
 
-def _states(places: Iterable[Path], end: str) -> list[tuple[str, int, int]]:
-    """Files by name, size and time of change. OSError."""
+def _states(places: Iterable[Path], end: str, changed: bool = False) -> list[tuple[str, int, int, int]]:
+    """Files by name, size and time of writing. OSError.
+
+    `changed`: with the time when anything of them was changed, which nobody sets: a copy may have the size and the time
+    of writing of what it takes the place of. It is another where packages were put in place again.
+    """
     found = []
     for place in places:
         files = sorted(place.iterdir()) if os.path.isdir(place) else [place]
         for path in files:
             if path.name.endswith(end) and os.path.isfile(path):
                 status = os.stat(path)
-                found.append((str(path.absolute()), status.st_size, status.st_mtime_ns))
+                at = status.st_ctime_ns if changed else 0
+                found.append((str(path.absolute()), status.st_size, status.st_mtime_ns, at))
     return found
 
 

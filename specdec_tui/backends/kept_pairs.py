@@ -61,8 +61,6 @@ def kept_pair(choice: ModelChoice, progress: ReportProgress) -> Pair | None:
         spec = resolve(choice)
         if not is_anything_kept() or choice.target_url or choice.tokenizer or choice.dtype not in _FLOAT32:
             return None
-        if not all(_is_file(model) for model in (spec.target, *spec.drafters)):
-            return None
         with panics_raise(), quiet(heart.beat):
             if memory.resolve_device(choice.device) != "cpu" or why_not():
                 return None
@@ -71,9 +69,16 @@ def kept_pair(choice: ModelChoice, progress: ReportProgress) -> Pair | None:
         return None
 
 
-def keep_pair(
-    spec: PairSpec, files: Sequence[GgufFile], models: Sequence[LeanModel], needs: Sequence[memory.Estimate], pair: Pair
-) -> None:
+def trial_of(spec: PairSpec, progress: ReportProgress) -> Trial | None:
+    """What a load of a pair depends on, asked before it reads any file; None for a pair of which nothing is kept.
+
+    LoadError where a file is not to be had.
+    """
+    found = _files_of(spec, progress)
+    return None if found is None else _trial(spec, found)
+
+
+def keep_pair(trial: Trial, models: Sequence[LeanModel], needs: Sequence[memory.Estimate], pair: Pair) -> None:
     """What the next load of a pair of packed models on the CPU need not find out: target first, as in `pair`."""
     if pair.asked or any(drafter.other is not None for drafter in pair.drafters):
         return
@@ -87,7 +92,7 @@ def keep_pair(
     with suppress(TypeError, ValueError):  # a value that JSON has no words for
         text = json.dumps(found)
         if _info(json.loads(text)["info"]) == pair.info:
-            _trial(spec, [path for file in files for path in file.paths]).keep(text)
+            trial.keep(text)
 
 
 def bring_in_layers(cancelled: Callable[[], bool]) -> None:
@@ -104,21 +109,28 @@ def _is_file(model: ModelSpec) -> bool:
     return model.quantization == "none" and (model.source in _BUILT_IN or model.source.lower().endswith(".gguf"))
 
 
-def _trial(spec: PairSpec, paths: Sequence[Path]) -> Trial:
-    return Trial(paths, json.dumps(["a pair", astuple(spec)]))
-
-
-def _loaded(spec: PairSpec, heart: Heart) -> Pair | None:
-    models = (spec.target, *spec.drafters)
-    paths = []
+def _files_of(spec: PairSpec, progress: ReportProgress) -> list[Path] | None:
+    """The GGUF files of a pair, of a split one the first part; None where it is of others. LoadError."""
+    models, paths = (spec.target, *spec.drafters), []
+    if not all(map(_is_file, models)):
+        return None
     for model in models:
-        heart.report(Progress(f"Reading {model.name}"))
-        location = locate(model, heart.report)
+        progress(Progress(f"Reading {model.name}"))
+        location = locate(model, progress)
         if location.gguf_file is None:
             return None
         paths.append(location.folder / location.gguf_file)
-    text = _trial(spec, [part for path in paths for part in parts_of(path)]).found()
-    if text is None:
+    return paths
+
+
+def _trial(spec: PairSpec, paths: Sequence[Path]) -> Trial:
+    return Trial([part for path in paths for part in parts_of(path)], json.dumps(["a pair", astuple(spec)]))
+
+
+def _loaded(spec: PairSpec, heart: Heart) -> Pair | None:
+    models, paths = (spec.target, *spec.drafters), _files_of(spec, heart.report)
+    text = None if paths is None else _trial(spec, paths).found()
+    if paths is None or text is None:
         return None
     found = json.loads(text)
     memory.place([memory.Estimate(**need) for need in found["needs"]], "cpu")

@@ -23,7 +23,7 @@ from specdec_tui.backends.end_tokens import end_ids, ends_elsewhere
 from specdec_tui.backends.errors import first_line, is_out_of_memory, panics_raise, plainly
 from specdec_tui.backends.generate_probe import Inputs
 from specdec_tui.backends.generation_asks import settings_asked
-from specdec_tui.backends.kept_pairs import keep_pair
+from specdec_tui.backends.kept_pairs import keep_pair, trial_of
 from specdec_tui.backends.lean.fit import agrees, fits, why_not
 from specdec_tui.backends.loaded_pair import Pair, Runnable
 from specdec_tui.backends.model import LoadedDrafter, OtherTokenizer, WeightForms
@@ -93,6 +93,7 @@ def _load(choice: ModelChoice, heart: Heart) -> Pair:
 
 def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, server: Remote | None) -> Pair:
     progress = heart.report
+    trial = None if server is not None or device != "cpu" else trial_of(spec, progress)
     target = _describe(spec.target, progress) if server is None else server.description
     models = [target]
     checks, notes = [], list(spec.notes)
@@ -206,9 +207,8 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
         info=PairInfo(infos[0], tuple(infos[1:]), tokenizer.has_chat_template, tuple(notes)),
         asked=asked,
     )
-    opened = [file.file for file in files if file is not None]
-    if len(packs) == len(loaded) == len(opened):
-        keep_pair(spec, opened, packs, needs, pair)
+    if trial is not None and len(packs) == len(loaded):
+        keep_pair(trial, packs, needs, pair)
     return pair
 
 

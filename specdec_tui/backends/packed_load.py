@@ -16,6 +16,7 @@ from specdec_tui.backends.description import ModelDescription
 from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.gguf.config import is_known
 from specdec_tui.backends.gguf.files import GgufFile
+from specdec_tui.backends.gguf.parts import parts_of
 from specdec_tui.backends.lean import fit
 from specdec_tui.backends.model_class import class_for
 from specdec_tui.backends.pair import LoadError
@@ -46,7 +47,9 @@ class PackedFile:
 
     def __init__(self, model: ModelDescription) -> None:
         self._model = model
-        self.file = GgufFile(model.location.folder / str(model.location.gguf_file))
+        path = model.location.folder / str(model.location.gguf_file)
+        self._trial = Trial(parts_of(path), "packed")
+        self.file = GgufFile(path)
 
     @classmethod
     def of(cls, model: ModelDescription, device: str, dtype: torch.dtype) -> PackedFile | None:
@@ -73,8 +76,7 @@ class PackedFile:
         name = self._model.spec.name
         self.file.warm(heart.report)
         model = LeanModel.of_file(self.shell, self.file, heart.beat)
-        trial = Trial(self.file.paths, model.form)
-        if trial.is_known():
+        if self._trial.is_known():
             wake(model)
             return model, ""
         small = self._shortened(model)
@@ -91,7 +93,7 @@ class PackedFile:
         heart.beat()
         if not fit.agrees(small, ids, expected):
             return model, "the fast ones do not give its logits on this machine"
-        trial.keep()
+        self._trial.keep()
         return model, ""
 
     def _shortened(self, model: LeanModel) -> LeanModel:

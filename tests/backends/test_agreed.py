@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,9 +39,19 @@ def stamp(file: Path) -> Path:
     return found
 
 
+def replaced(file: Path) -> None:
+    """By a file of its size and time of writing, as `cp -p` and archives leave them."""
+    time.sleep(0.02)  # the kernel's own clock goes in steps
+    status = file.stat()
+    file.with_name("new").write_bytes(b"WEIGHTS")
+    os.replace(file.with_name("new"), file)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 CHANGES: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
     "its size": lambda file, patch: file.write_bytes(b"more weights"),
     "its time": lambda file, patch: os.utime(file, (1, 1)),
+    "nothing but its content": lambda file, patch: replaced(file),
     "the package": lambda file, patch: patch.setattr(agreed, "version", lambda name: "9.9"),
     "the processor": lambda file, patch: patch.setattr(agreed, "_processor", lambda: ["another"]),
     "our code": lambda file, patch: patch.setattr(agreed, "_OWN_CODE", file.parent),
@@ -56,6 +67,14 @@ def test_what_changed_is_tried_again(file: Path, change: str, monkeypatch: pytes
     (file.parent / "gguf").mkdir()
     CHANGES[change](file, monkeypatch)
     assert not Trial([file], "packed").is_known()
+
+
+def test_of_a_file_that_changes_meanwhile_nothing_is_kept(file: Path) -> None:
+    os.utime(file, (1, 1))
+    trial = Trial([file], "packed")
+    os.utime(file, (2, 2))
+    trial.keep()
+    assert not trial.is_known() and not Trial([file], "packed").is_known()
 
 
 def test_another_form_and_another_part_are_tried_by_themselves(file: Path) -> None:

@@ -116,6 +116,23 @@ def test_what_has_changed_is_loaded_and_tried_as_if_it_were_new(
     assert kept_pair(choice, silent) is None
 
 
+@pytest.mark.parametrize("name", ["t.gguf", "d.gguf"])
+@pytest.mark.parametrize("stage", ["Loading", "Trying"])
+def test_nothing_is_kept_of_files_that_are_replaced_while_they_are_loaded(
+    choice: ModelChoice, tmp_path: Path, name: str, stage: str
+) -> None:
+    write_tiny_gguf(tmp_path / "new.gguf", sizes=Sizes(layers=1), seed=5, base=500000.0)
+
+    def replace_once(step: Progress) -> None:
+        if step.stage.startswith(stage) and (tmp_path / "new.gguf").exists():
+            os.replace(tmp_path / "new.gguf", tmp_path / name)
+
+    load_pair(choice, replace_once)
+    assert not (tmp_path / "new.gguf").exists() and kept_pair(choice, silent) is None
+    second = load_pair(choice, silent)
+    assert kept(choice).info == second.info
+
+
 def test_what_other_versions_and_machines_kept_is_not_taken(
     choice: ModelChoice, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -196,9 +196,9 @@ class LeanModel:
         if self.form == PACKED_INT8:
             yield from own_rows(LeanContext(self, 0), [*prompt_ids, *ids][:-1], len(ids))
             return
+        self.weights.check()
         if self._reference is None:
             self._reference = LeanReference(self._shell().model, self.decoder, self.weights)
-        self.weights.check()
         text = [*prompt_ids, *ids]
         states = self._reference.hidden(torch.from_numpy(self.embed(text[:-1])))[len(prompt_ids) - 1 :]
         head = self.weights.head.natural()
