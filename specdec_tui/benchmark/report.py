@@ -253,12 +253,13 @@ def _latency_lines(summaries: Sequence[Summary]) -> list[str]:
 def pass_lines(results: Sequence[Result], info: PairInfo) -> list[str]:
     """What passes of several tokens cost against one, where the knee is, and what they are bounded by.
 
-    Or why it is not known of the target.
+    Or why it is not known of a model that ran alone.
     """
     lines, measured = [], _measured_passes(results)
-    if results and "target" not in measured:
-        of = next((one for one in results if one.strategy not in OF_THE_DRAFTER), results[0])
-        lines.append(f"v(n) of target: not measured: {why_not_measured(of.figures)}")
+    for whose in ("target", "drafter"):
+        of = next((one for one in results if (one.strategy in OF_THE_DRAFTER) == (whose == "drafter")), None)
+        if of is not None and whose not in measured:
+            lines.append(f"v(n) of {whose}: not measured: {why_not_measured(of.figures)}")
     for whose, figures in measured.items():
         plain = dict(figures.passes)[1]
         costs = ", ".join(f"{tokens}: {seconds / plain:.2f}" for tokens, seconds in figures.passes if tokens > 1)

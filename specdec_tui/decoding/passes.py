@@ -14,7 +14,7 @@ from specdec_tui.decoding.records import PassLimit, PassSeconds
 
 NEARLY = 1.15
 """Times a pass over one token: what takes no more costs nearly the same."""
-_FAR, _BELOW = 2.0, 0.9  # times the limit: beyond the first something else binds, below the second it is none
+_FAR, _BELOW = 1.5, 0.9  # times the limit: beyond the first something else binds, below the second it is none
 _USUAL = 5  # tokens of a pass that is spoken of where a run has no drafts
 
 
@@ -93,7 +93,7 @@ def limit_in_words(limit: PassLimit) -> str:
     weights, rate = limit.weight_bytes / 1e6, limit.bytes_per_second / 1e9
     return (
         f"limit: {weights:.1f} MB read at {rate:.1f} GB/s, {reading:.2f} ms, or "
-        f"{limit.multiply_adds / 1e6:.1f} M multiply-adds a token at {limit.multiply_adds_per_second / 1e9:.1f} G/s, "
+        f"{limit.multiply_adds / 1e6:.1f} M float32 multiply-adds a token at {limit.multiply_adds_per_second / 1e9:.1f} G/s, "
         f"{adding:.2f} ms each ({threads})"
     )
 

@@ -142,7 +142,7 @@ def test_what_passes_cost_is_told_once_for_each_model() -> None:
     told = pass_lines(results, INFO)
     assert told[:2] == [
         "v(n) of target, passes over n tokens against one of 10.00 ms: 2: 1.10, 5: 2.00; knee 2",
-        "target: 5 tokens cost 2.00× one, 2.00× the limit: the memory binds, up to 10 tokens",
+        "target: 5 tokens cost 2.00× one, 2.00× the limit: neither memory nor multiply-adds bind",
     ]
     assert told[2].startswith("target: limit: 10.0 MB read at 1.0 GB/s, 10.00 ms, or ")
     assert told[3] == "v(n) of drafter, one token alone: 10.00 ms; no knee up to 1"
@@ -160,13 +160,15 @@ def test_the_form_of_the_weights_stands_beside_what_passes_cost() -> None:
     assert pass_lines(results, INFO)[0].startswith("v(n) of target, passes over ")
 
 
-def test_where_no_pass_of_the_target_was_measured_it_says_why() -> None:
+def test_where_no_pass_of_a_model_was_measured_it_says_why() -> None:
     figures = RunFigures()
     figures.add(RunStarted("target", 3, 4, 9))
     figures.add(PrefillDone(Token(1, Status.SAMPLED, 0), 0.1, recomputes=True))
     told = pass_lines([Result("target", 0, 0, "", 0, figures)], INFO)
     assert told == ["v(n) of target: not measured: every pass computes the whole text again"]
     assert pass_lines([], INFO) == []
+    alone = pass_lines([Result("drafter", 0, 0, "", 0, figures)], INFO)
+    assert alone == ["v(n) of drafter: not measured: every pass computes the whole text again"]
 
 
 def test_what_runs_had_to_say_is_in_the_json_and_below_the_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,15 +69,22 @@ def test_a_sentence_says_which_of_the_two_binds() -> None:
     assert in_words(FLAT, LIMIT, 4)[0] == "5 tokens cost 1.18× one, 1.47× the limit: the memory binds, up to 5 tokens"
     beyond = "9 tokens cost 1.60× one, 1.19× the limit: beyond 5 tokens the multiply-adds bind, not the memory"
     assert in_words(FLAT, LIMIT, 8)[0] == beyond
-    packed = replace(LIMIT, weight_bytes=30_000_000)
+    packed = replace(LIMIT, weight_bytes=30_000_000, multiply_adds=180_000_000)
     assert in_words(FLAT, packed, 4)[1] == "5 tokens cost 1.18× one: the multiply-adds bind, not the memory"
-    one = replace(LIMIT, weight_bytes=60_000_000)
+    one = replace(packed, weight_bytes=60_000_000)
     assert in_words(FLAT, one, 4)[1] == "5 tokens cost 1.18× one: beyond 1 token the multiply-adds bind, not the memory"
 
 
 def test_a_sentence_does_not_blame_a_limit_that_is_far_away_or_no_limit() -> None:
     slow = tuple((tokens, 10 * seconds) for tokens, seconds in FLAT)
     assert in_words(slow, LIMIT, 4)[1] == "5 tokens cost 1.18× one: neither memory nor multiply-adds bind"
+    times = ((1, 0.00704), (2, 0.00817), (5, 0.01204), (9, 0.0179))  # packed, of the demo target, on a quiet machine
+    limit = PassLimit(96_400_000, 134_480_000, 14.4e9, 187e9, 2)
+    assert (
+        in_words(times, limit, 4)[0]
+        == "5 tokens cost 1.71× one, 1.80× the limit: neither memory nor multiply-adds bind"
+    )
+    assert in_words(times, limit, 1)[1] == "2 tokens cost 1.16× one: the memory binds, up to 9 tokens"
     cached = tuple((tokens, seconds / 4) for tokens, seconds in FLAT)
     assert "it reads from a cache" in in_words(cached, LIMIT, 4)[1]
 
@@ -96,7 +103,7 @@ def test_shorter_sentences_are_shorter(limit: PassLimit | None) -> None:
 
 def test_the_limit_can_be_summed_up_again_from_its_words() -> None:
     assert limit_in_words(LIMIT) == (
-        "limit: 240.0 MB read at 30.0 GB/s, 8.00 ms, or 150.0 M multiply-adds a token at 100.0 G/s, 1.50 ms each "
+        "limit: 240.0 MB read at 30.0 GB/s, 8.00 ms, or 150.0 M float32 multiply-adds a token at 100.0 G/s, 1.50 ms each "
         "(2 threads)"
     )
 
