@@ -91,9 +91,10 @@ def limit_in_words(limit: PassLimit) -> str:
     reading, adding = reading_seconds(limit) * 1e3, adding_seconds(limit, 1) * 1e3
     threads = f"{limit.threads} thread{'s' * (limit.threads != 1)}"
     weights, rate = limit.weight_bytes / 1e6, limit.bytes_per_second / 1e9
+    adds, pace = limit.multiply_adds / 1e6, limit.multiply_adds_per_second / 1e9
     return (
         f"limit: {weights:.1f} MB read at {rate:.1f} GB/s, {reading:.2f} ms, or "
-        f"{limit.multiply_adds / 1e6:.1f} M float32 multiply-adds a token at {limit.multiply_adds_per_second / 1e9:.1f} G/s, "
+        f"{adds:.1f} M float32 multiply-adds a token at {pace:.1f} G/s, "
         f"{adding:.2f} ms each ({threads})"
     )
 

@@ -103,8 +103,8 @@ def test_shorter_sentences_are_shorter(limit: PassLimit | None) -> None:
 
 def test_the_limit_can_be_summed_up_again_from_its_words() -> None:
     assert limit_in_words(LIMIT) == (
-        "limit: 240.0 MB read at 30.0 GB/s, 8.00 ms, or 150.0 M float32 multiply-adds a token at 100.0 G/s, 1.50 ms each "
-        "(2 threads)"
+        "limit: 240.0 MB read at 30.0 GB/s, 8.00 ms, or 150.0 M float32 multiply-adds a token at 100.0 G/s, "
+        "1.50 ms each (2 threads)"
     )
 
 
