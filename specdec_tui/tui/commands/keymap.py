@@ -87,7 +87,7 @@ def _key(id: str, word: str) -> str:
     wrong = SettingError(f"{id}: {quoted(word)} is not valid: {_ALLOWED}")
     *held, last = _chord(word)
     named = _character_to_key(last) if len(last) == 1 and last.isprintable() else _MEANT.get(last.lower(), last.lower())
-    if held == ["shift"] and len(last) == 1:
+    if held == ["shift"] and len(last) == 1 and last.isprintable():
         raise SettingError(f"{id}: {quoted(word)} is not valid: give {last.upper()} itself")
     if (
         not _HELD.issuperset(held)

@@ -71,6 +71,7 @@ def test_a_command_takes_the_keys_that_the_config_gives_it(
         ("run-again = []", "0 keys are not valid"),
         ("run-again = 5", "this value is not valid"),
         ('run-again = "\\u001b"', r"'\x1b' is not valid"),
+        ('run-again = "shift+\\u001b"', r"'shift+\x1b' is not valid: give a key as"),
         ('run-again = "n"', "n would be a key of both run-again and new-chat"),
         ('copy = "ctrl+q"', "ctrl+q would be a key of both copy and quit"),
         ('copy = "f5"\nrun-again = "f5"', "f5 would be a key of both"),
