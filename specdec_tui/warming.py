@@ -87,13 +87,16 @@ def pass_limit(model: CausalModel) -> PassLimit | None:
         return None
     import torch
 
-    from specdec_tui.backends.machine import machine
+    from specdec_tui.backends.machine import integer_adds_per_second, machine
 
     found, cost = machine(torch.get_num_threads()), model.pass_cost
-    if found is None:
+    integers = integer_adds_per_second(torch.get_num_threads()) if cost.integer_adds else 1.0
+    if found is None or integers is None:
         return None
-    rates = found.read_bytes_per_second, found.multiply_adds_per_second
-    return PassLimit(cost.weight_bytes, cost.multiply_adds, *rates, found.threads)
+    floats = cost.multiply_adds - cost.integer_adds
+    seconds = floats / found.multiply_adds_per_second + cost.integer_adds / integers  # one matrix after the other
+    rates = found.read_bytes_per_second, cost.multiply_adds / seconds
+    return PassLimit(cost.weight_bytes, cost.multiply_adds, *rates, found.threads, cost.integer_adds)
 
 
 def _lengths(model: CausalModel, lengths: Sequence[int]) -> list[int]:

@@ -109,6 +109,24 @@ def test_a_limit_is_what_a_model_costs_on_the_threads_of_the_machine(monkeypatch
     assert pass_limit(HashModel(1)) is None
 
 
-def test_where_the_machine_cannot_be_measured_there_is_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_tui.backends.machine.machine", lambda threads: None)
-    assert pass_limit(CostingModel(1)) is None
+class RoundingModel(HashModel):
+    def __init__(self, integer_adds: int) -> None:
+        super().__init__(1)
+        self.pass_cost = PassCost(1000, 400, integer_adds)
+
+
+@pytest.mark.parametrize(("integers", "rate"), [(400, 40.0), (300, 400 / (100 / 5 + 300 / 40))])
+def test_integer_multiply_adds_are_held_against_what_the_machine_does_of_these(
+    monkeypatch: pytest.MonkeyPatch, integers: int, rate: float
+) -> None:
+    monkeypatch.setattr("specdec_tui.backends.machine.machine", lambda threads: Machine(5e9, 5.0, threads))
+    monkeypatch.setattr("specdec_tui.backends.machine.integer_adds_per_second", lambda threads: 40.0)
+    found = pass_limit(RoundingModel(integers))
+    assert found == PassLimit(1000, 400, 5e9, pytest.approx(rate), torch.get_num_threads(), integers)
+
+
+@pytest.mark.parametrize("unknown", ["machine", "integer_adds_per_second"])
+def test_where_the_machine_cannot_be_measured_there_is_no_limit(monkeypatch: pytest.MonkeyPatch, unknown: str) -> None:
+    monkeypatch.setattr("specdec_tui.backends.machine.machine", lambda threads: Machine(5e9, 5.0, threads))
+    monkeypatch.setattr(f"specdec_tui.backends.machine.{unknown}", lambda threads: None)
+    assert pass_limit(RoundingModel(400)) is None

@@ -1,4 +1,4 @@
-"""What this machine can do at most: bytes read from memory and float32 multiply-adds in a second, on all threads.
+"""What this machine can do at most: bytes read from memory and multiply-adds in a second, on all threads.
 
 They bound every pass of a model on a CPU: its weights are read once, and each of its tokens is multiplied with all of
 them (the roofline of Williams et al. 2009, doi 10.1145/1498765.1498785). `decoding.passes` says what follows.
@@ -25,7 +25,7 @@ _LEAST_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The best that was measured of `threads` threads at once, each a second."""
+    """The best that was measured of `threads` threads at once, each a second; multiply-adds of float32."""
 
     read_bytes_per_second: float
     multiply_adds_per_second: float
@@ -41,6 +41,24 @@ def machine(threads: int) -> Machine | None:
     try:
         return _measured(threads)
     except Exception:  # its compiler is a native library, which may fail in many ways: then nothing is told
+        return None
+
+
+@cache
+def integer_adds_per_second(threads: int) -> float | None:
+    """Multiply-adds of 8 bits each, as products with rounded inputs make them; otherwise as `machine`."""
+    try:
+        from specdec_tui.backends.lean import int8_adding as kernels
+        from specdec_tui.backends.lean.int8_blocks import PATHS
+
+        add = kernels.ADDING[PATHS[0]]
+        add(0)
+        found: list[float] = []
+        begin = perf_counter()
+        while len(found) < _LEAST_TRIES or (len(found) < _TRIES and perf_counter() - begin < _MOST_SECONDS):
+            found.append(_together(lambda part: add(_ADDS), threads))
+        return threads * _ADDS * kernels.SUMS * kernels.COLUMNS / min(found)
+    except Exception:
         return None
 
 

@@ -111,15 +111,19 @@ class LoadedDrafter:
 
 @dataclass(frozen=True, slots=True)
 class PassCost:
-    """`weight_bytes`, each read once in a pass over however many tokens; `multiply_adds` of one token."""
+    """`weight_bytes`, each read once in a pass over however many tokens; `multiply_adds` of one token.
+
+    `integer_adds` of these are of whole numbers of 8 bits, the others of float32.
+    """
 
     weight_bytes: int
     multiply_adds: int
+    integer_adds: int = 0
 
 
 @runtime_checkable
 class Costing(Protocol):
-    """A model on the CPU, computing in float32, that says what bounds its passes."""
+    """A model on the CPU that says what bounds its passes."""
 
     @property
     def pass_cost(self) -> PassCost:

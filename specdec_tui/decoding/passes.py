@@ -94,9 +94,17 @@ def limit_in_words(limit: PassLimit) -> str:
     adds, pace = limit.multiply_adds / 1e6, limit.multiply_adds_per_second / 1e9
     return (
         f"limit: {weights:.1f} MB read at {rate:.1f} GB/s, {reading:.2f} ms, or "
-        f"{adds:.1f} M float32 multiply-adds a token at {pace:.1f} G/s, "
+        f"{adds:.1f} M {_kind_of_adds(limit)}multiply-adds a token at {pace:.1f} G/s, "
         f"{adding:.2f} ms each ({threads})"
     )
+
+
+def _kind_of_adds(limit: PassLimit) -> str:
+    if not limit.integer_adds:
+        return "float32 "
+    if limit.integer_adds == limit.multiply_adds:
+        return "8-bit integer "
+    return f"({limit.integer_adds / 1e6:.1f} M 8-bit integer, the others float32) "
 
 
 def why_not_measured(figures: RunFigures) -> str:

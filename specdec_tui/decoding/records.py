@@ -161,8 +161,9 @@ PassSeconds = tuple[tuple[int, float], ...]
 class PassLimit:
     """What no pass of a model on a machine can be below: its weights are read once, and multiplied with each token.
 
-    `weight_bytes` of them; `multiply_adds` of one token, float32; the most that `threads` threads of the machine do
-    of either in a second, as it was measured. `passes` says what follows.
+    `weight_bytes` of them; `multiply_adds` of one token, of which `integer_adds` are of whole numbers of 8 bits and the
+    others of float32; the most that `threads` threads of the machine do of either in a second, as it was measured: of
+    both kinds of multiply-adds, in this mixture. `passes` says what follows.
     """
 
     weight_bytes: int
@@ -170,6 +171,7 @@ class PassLimit:
     bytes_per_second: float
     multiply_adds_per_second: float
     threads: int
+    integer_adds: int = 0
 
 
 @dataclass(frozen=True, slots=True)

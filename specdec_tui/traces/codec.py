@@ -215,6 +215,7 @@ class _PassLimit(msgspec.Struct, gc=False):
     bytes_per_second: Rate
     multiply_adds_per_second: Rate
     threads: Some
+    integer_adds: Count = 0
 
     def limit(self) -> PassLimit:
         return PassLimit(*msgspec.structs.astuple(self))

@@ -10,12 +10,15 @@ import pytest
 
 from specdec_tui.backends import machine as measuring
 from specdec_tui.backends import machine_kernels as kernels
-from specdec_tui.backends.machine import PIECES, READ_BYTES, Machine, machine
+from specdec_tui.backends.lean import int8_adding
+from specdec_tui.backends.lean.int8_blocks import PATHS
+from specdec_tui.backends.machine import PIECES, READ_BYTES, Machine, integer_adds_per_second, machine
 
 
 @pytest.fixture(autouse=True)
 def anew() -> None:
     machine.cache_clear()
+    integer_adds_per_second.cache_clear()
 
 
 def test_reading_adds_up_each_word_of_its_part_once() -> None:
@@ -31,6 +34,39 @@ def test_each_step_is_a_multiply_add_on_every_lane_of_every_sum(lanes: int, step
     for _ in range(steps):
         sums = [0.5 * one + 0.5 for one in sums]
     assert kernels.ADDING[lanes](steps) == pytest.approx(lanes * sum(sums))
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("steps", [0, 1, 2, 5])
+def test_each_step_adds_to_every_integer_sum_the_products_of_its_bytes(path: int, steps: int) -> None:
+    total = 0
+    for number in range(int8_adding.SUMS):
+        value = np.full(8, number + 1, np.int32)
+        for _ in range(steps):
+            products = int8_adding.WEIGHT * value.view(np.int8).astype(np.int32)
+            assert len(products) == int8_adding.COLUMNS
+            value = value + products.reshape(8, 4).sum(1, dtype=np.int32)
+        total += int(value.sum())
+    assert int8_adding.ADDING[path](steps) == total
+
+
+def test_the_rate_of_integers_is_of_the_best_try_of_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "_ADDS", 1000)
+    steps: list[int] = []
+    monkeypatch.setitem(int8_adding.ADDING, PATHS[0], steps.append)
+    seconds = iter([1.0, 0.5, 2.0, *[1.0] * 9])
+
+    def timed(work: Callable[[int], None], threads: int) -> float:
+        for part in range(threads):
+            work(part)
+        return next(seconds)
+
+    monkeypatch.setattr(measuring, "_together", timed)
+    assert integer_adds_per_second(2) == 2 * 1000 * int8_adding.SUMS * int8_adding.COLUMNS / 0.5
+    assert set(steps[1:]) == {1000} and len(steps[1:]) % 2 == 0
+    monkeypatch.undo()
+    rate = integer_adds_per_second(2)
+    assert rate == 2 * 1000 * int8_adding.SUMS * int8_adding.COLUMNS / 0.5, "measured once in a process"
 
 
 def test_rates_are_of_the_best_try_of_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +111,9 @@ def test_without_numba_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "specdec_tui.backends.machine_kernels", None)  # importing it fails
     monkeypatch.delattr("specdec_tui.backends.machine_kernels", raising=False)
     assert machine(2) is None
+    monkeypatch.setitem(sys.modules, "specdec_tui.backends.lean.int8_adding", None)
+    monkeypatch.delattr("specdec_tui.backends.lean.int8_adding", raising=False)
+    assert integer_adds_per_second(2) is None
 
 
 def test_what_is_read_is_far_more_than_a_cache_holds() -> None:

@@ -137,6 +137,7 @@ def test_what_passes_cost_is_told_once_for_each_model() -> None:
             "bytes_per_second": 1e9,
             "multiply_adds_per_second": 1e9,
             "threads": 2,
+            "integer_adds": 0,
         },
     }
     told = pass_lines(results, INFO)

@@ -108,6 +108,17 @@ def test_the_limit_can_be_summed_up_again_from_its_words() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("integers", "told"),
+    [
+        (150_000_000, "150.0 M 8-bit integer multiply-adds a token"),
+        (30_000_000, "150.0 M (30.0 M 8-bit integer, the others float32) multiply-adds a token"),
+    ],
+)
+def test_words_of_a_limit_say_what_kind_of_numbers_is_multiplied(integers: int, told: str) -> None:
+    assert told in limit_in_words(replace(LIMIT, integer_adds=integers))
+
+
 def test_where_nothing_was_measured_the_reason_is_told() -> None:
     assert why_not_measured(started(passes=FLAT)) == ""
     reasons = {

@@ -68,7 +68,7 @@ def full_events(strategy: str = "speculative") -> tuple[Event, ...]:
                 by_calls=True,
                 wire_seconds=0.0625,
                 calls=2,
-                pass_limit=PassLimit(269_000_000, 134_500_000, 3.1e10, 1.18e11, 2),
+                pass_limit=PassLimit(269_000_000, 134_500_000, 3.1e10, 1.18e11, 2, 130_000_000),
             ),
             ("Since",),
         ),

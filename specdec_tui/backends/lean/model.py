@@ -111,7 +111,9 @@ class LeanModel:
     def pass_cost(self) -> PassCost:
         """See `model.Costing`."""
         read = [matrix for layer in self.weights.layers for matrix in layer.matrices] + [self.weights.head]
-        return PassCost(sum(m.data.nbytes for m in read), sum(m.rows * m.columns for m in read))
+        rounded = [m for m in read if m.kind not in PLAIN] if self.form == PACKED_INT8 else []
+        adds, integers = (sum(m.rows * m.columns for m in matrices) for matrices in (read, rounded))
+        return PassCost(sum(m.data.nbytes for m in read), adds, integers)
 
     @property
     def forms(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from tiny_gguf import KIND, write_tiny_gguf
 
+from specdec_tui.backends.lean.layer_parts import DOWN
 from specdec_tui.backends.lean.model import LeanModel
 from specdec_tui.backends.loading import Pair, load_pair
 from specdec_tui.backends.pair import LoadError
@@ -50,6 +51,17 @@ def test_the_form_is_loaded_and_told_and_drafters_stay_packed(pair: Pair, target
     assert pair.info.target.weight_forms == ("packed", "expanded", "packed-int8")
     assert [drafter.weights for drafter in pair.info.drafters] == ["packed"]
     assert target.weights is target.in_form("packed").weights, "the same bytes of the file"
+
+
+def test_multiply_adds_of_packed_matrices_are_of_integers_in_this_form_alone(tmp_path: Path) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf", kinds={"blk.*ffn_down": KIND.F16, "": KIND.Q8_0})
+    pair = load_pair(ModelChoice(target=str(tmp_path / "m.gguf"), device="cpu"), lambda progress: None)
+    assert isinstance(packed := pair.target, LeanModel)
+    plain = sum(layer.matrices[DOWN].rows * layer.matrices[DOWN].columns for layer in packed.weights.layers)
+    whole = packed.pass_cost.multiply_adds
+    assert 0 < plain < whole
+    assert packed.pass_cost.integer_adds == packed.in_form("expanded").pass_cost.integer_adds == 0
+    assert packed.in_form("packed-int8").pass_cost == replace(packed.pass_cost, integer_adds=whole - plain)
 
 
 def test_a_file_without_packed_weights_has_no_such_form(tmp_path: Path) -> None:
