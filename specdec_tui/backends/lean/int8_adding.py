@@ -17,7 +17,7 @@ from specdec_tui.backends.lean.int8_blocks import AVX2, PORTABLE, VNNI, Weights
 from specdec_tui.backends.lean.vectors import I8, I32, every, vector
 
 SUMS = 12
-"""Independent sums: enough to keep the multipliers at work, and with what they take no more than there are registers."""
+"""Independent sums: enough to keep the multipliers at work, in no more registers than there are."""
 WEIGHT = 3
 COLUMNS = 32
 """Multiply-adds of a step of one sum."""

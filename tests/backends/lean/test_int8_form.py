@@ -56,7 +56,8 @@ def test_the_form_is_loaded_and_told_and_drafters_stay_packed(pair: Pair, target
 def test_multiply_adds_of_packed_matrices_are_of_integers_in_this_form_alone(tmp_path: Path) -> None:
     write_tiny_gguf(tmp_path / "m.gguf", kinds={"blk.*ffn_down": KIND.F16, "": KIND.Q8_0})
     pair = load_pair(ModelChoice(target=str(tmp_path / "m.gguf"), device="cpu"), lambda progress: None)
-    assert isinstance(packed := pair.target, LeanModel)
+    packed = pair.target
+    assert isinstance(packed, LeanModel)
     plain = sum(layer.matrices[DOWN].rows * layer.matrices[DOWN].columns for layer in packed.weights.layers)
     whole = packed.pass_cost.multiply_adds
     assert 0 < plain < whole
