@@ -15,8 +15,8 @@ from specdec_tui.decoding.form_distance import OWN, ROUNDED, together
 from specdec_tui.decoding.latency import CALL_FIGURES, Latency, call_figures
 from specdec_tui.decoding.passes import as_table, in_words, knee, limit_in_words, why_not_measured
 from specdec_tui.decoding.records import LosslessStatus
-from specdec_tui.decoding.reliability import DOUBTS
-from specdec_tui.decoding.standing import MEANINGS, OF_SPEEDUPS, interval_text
+from specdec_tui.decoding.reliability import DOUBTS, Reliability
+from specdec_tui.decoding.standing import MEANINGS, OF_SPEEDUPS, Verdict, interval_text, verdict_of
 from specdec_tui.decoding.standing import RECOMPUTES as RECOMPUTED
 from specdec_tui.doors.output import Sheet
 from specdec_tui.settings import Settings
@@ -321,7 +321,7 @@ def lossless_words(results: Sequence[Result]) -> str:
 
 
 def _speedup(summary: Summary) -> str:
-    """No single number where the clock was disturbed; marks for what the lines below the table say."""
+    """No single number where the clock was disturbed; marks for what the lines below the table say, and `slower`."""
     doubted = summary.disturbed_runs > 0 or (summary.reliability is not None and summary.reliability.word in DOUBTS)
     marks = f" {DOUBT}" * doubted + f" {RECOMPUTED}" * summary.recomputes
     marks += "".join(f" {mark}" for mark in OF_SPEEDUPS if mark in summary.marks)
@@ -330,7 +330,16 @@ def _speedup(summary: Summary) -> str:
     spread = summary.speedup
     if spread is not None and _is_disturbed(summary):
         return interval_text(spread.low, spread.high).removesuffix("×") + marks
-    return _spread(spread, "{:.2f}") + marks
+    return _spread(spread, "{:.2f}") + marks + "\nslower" * _is_slower(summary)
+
+
+def _is_slower(summary: Summary) -> bool:
+    """By the rule for a single run, of the median."""
+    told, speedup = summary.reliability, summary.speedup
+    if told is None or speedup is None:
+        return False
+    tau = summary.tokens_per_target_call
+    return verdict_of(Reliability(told.word, told.reason), speedup.median, tau, True, False) is Verdict.SLOWER
 
 
 def _predicted(summary: Summary) -> str:

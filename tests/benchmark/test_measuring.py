@@ -359,6 +359,22 @@ def test_a_disturbed_run_has_no_bare_ratio_in_the_table_and_says_why() -> None:
     assert (summary["reliability"], summary["runs"], summary["disturbed_runs"]) == (verdict, 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("step", "shown"),
+    [
+        (0.105, "0.95 (0.95–0.95)\nslower"),
+        (0.1006, "0.99 (0.99–0.99)\nslower"),
+        (0.1004, "1.00 (1.00–1.00)"),
+        (0.095, "1.05 (1.05–1.05) °"),
+    ],
+)
+def test_the_table_says_slower_where_panes_do(step: float, shown: str) -> None:
+    results = beside(plain_run("lookup", step), 0.1)
+    assert row_of(as_sheet(results, summarize(results), INFO), "lookup")["speedup"] == shown
+    found = standing(results[1].figures, results[1].baseline)
+    assert found is not None and (found.verdict == "slower") == ("slower" in shown)
+
+
 def test_what_a_disturbed_run_costs_is_withheld_from_table_and_json() -> None:
     run = plain_run("lookup", 0.058)
     kept = (Token(1, Status.ACCEPTED, 0),) * 4
