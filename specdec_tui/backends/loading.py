@@ -105,10 +105,10 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
         notes += [whose + note for note in checks[-1].notes]
     if server is not None:
         del models[0]  # it is loaded there
+    dtype = resolve_dtype(choice.dtype, device)
     for model in models:
         check_quantization(model)
-        check_asked(model, device)
-    dtype = resolve_dtype(choice.dtype, device)
+        check_asked(model, device, str(dtype).removeprefix("torch."))
     files = [PackedFile.of(m, device, dtype) for m in models]
     needs = [
         memory.estimate(

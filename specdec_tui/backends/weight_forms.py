@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 INT8 = "packed-int8"
 _OF_GGUF = ("packed", INT8)
+_OF_PACKED = "float32"
 _OTHERWISE = "give weights expanded, or auto"
 _Model = TypeVar("_Model")
 
@@ -36,8 +37,11 @@ def difference_told(form: str) -> str:
     return f"weights {INT8}: {own}; this text may differ from that of packed or expanded weights"
 
 
-def check_asked(model: ModelDescription, device: str) -> None:
-    """LoadError where a model's files or its device rule out the form that is asked for; before weights are read."""
+def check_asked(model: ModelDescription, device: str, dtype: str) -> None:
+    """LoadError where a model's files, its device or dtype rule out the form that is asked for.
+
+    Before weights are read. `dtype`: the name of what is computed in.
+    """
     name, asked = model.spec.name, model.spec.weights
     if asked not in _OF_GGUF:
         return
@@ -46,6 +50,9 @@ def check_asked(model: ModelDescription, device: str) -> None:
     if device != "cpu":
         where = f"is for the CPU, and this goes to {device}"
         raise LoadError(f"{name}: weights {asked} {where}: {_OTHERWISE}, or device cpu.")
+    if dtype != _OF_PACKED:
+        other = f"are as their file has them and computed with in {_OF_PACKED}, which dtype {dtype} is not"
+        raise LoadError(f"{name}: weights {asked} {other}: give dtype {_OF_PACKED} or auto, or weights expanded.")
 
 
 def as_asked(spec: ModelSpec, model: _Model) -> _Model:

@@ -56,12 +56,14 @@ def test_the_form_is_demanded_of_the_target_and_drafters_follow_as_far_as_they_a
 @pytest.mark.parametrize("form", ["packed", INT8])
 def test_what_files_and_device_rule_out_is_one_line_before_weights_are_read(form: str) -> None:
     with pytest.raises(LoadError, match=f"^some/model: weights {form} takes a GGUF file, and this is none: give"):
-        check_asked(described(form, None), "cpu")
+        check_asked(described(form, None), "cpu", "float32")
     with pytest.raises(LoadError, match=f"weights {form} is for the CPU, and this goes to cuda: .*, or device cpu.$"):
-        check_asked(described(form, "m.gguf"), "cuda")
-    check_asked(described(form, "m.gguf"), "cpu")
+        check_asked(described(form, "m.gguf"), "cuda", "float32")
+    with pytest.raises(LoadError, match=r", which dtype bfloat16 is not: give dtype float32 or auto, or weights exp"):
+        check_asked(described(form, "m.gguf"), "cpu", "bfloat16")
+    check_asked(described(form, "m.gguf"), "cpu", "float32")
     for other in ("auto", "expanded"):
-        check_asked(described(other, None), "cuda")
+        check_asked(described(other, None), "cuda", "bfloat16")
 
 
 def test_a_model_comes_in_the_form_that_is_asked_for() -> None:
