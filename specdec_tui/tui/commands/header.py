@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
+from itertools import takewhile
 from time import monotonic
 from typing import Literal
 
+from rich.cells import cell_len, set_cell_size
 from textual.app import RenderResult
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from specdec_tui.backends.pair import Health, PairInfo, Progress
+from specdec_tui.backends.pair import Health, ModelInfo, PairInfo, Progress
 from specdec_tui.doors.characters import visible
 from specdec_tui.tui.commands.table import key
 
@@ -32,6 +36,10 @@ _WIDE = 100
 _TURNS = "◐◓◑◒"
 _TURN_SECONDS = 0.5
 _ASIDE = re.compile(r"(.*\S) \([^()]*\)")
+_FOLDER_OF_GGUF = re.compile(r"(?<!\S)\S*/(?=[^/\s]+\.gguf\b)", re.IGNORECASE)
+_PATH = re.compile(r"[/~]|\.\.?/|.*/.*\.gguf$", re.IGNORECASE | re.DOTALL)  # and no hub id
+_LEAST_NAME = 12  # cells of a model's name, below which facts give way
+_TITLE = Content.styled("specdec-tui", "bold $text-primary")
 _STOPS = {"waiting": "stops", "running": "stops", "loading": "abandons"}
 _ROOM_FOR_KEYS = {"loading": 100}  # columns: what is loaded comes first
 
@@ -68,30 +76,29 @@ class Header(Widget):
             if self.state != "loading":
                 rights.insert(0, Content.assemble((f"{one_row(self.progress.stage)} ", "$text-muted"), bar))
             rights.insert(-1, bar)
-        return _fitted(self._subjects(), rights, self.content_size.width)
+        return _fitted(self._lefts, rights, self.content_size.width)
 
-    def _subjects(self) -> list[Content]:
-        """What is told on the left, the longest first."""
+    def _lefts(self, room: int) -> list[Content]:
+        """What may be told on the left in so many cells, the best first; only the last one may be longer."""
         if self.state == "loading" and self.progress is not None:
-            return [Content(words) for words in _without_asides(one_row(self.progress.stage))]
-        if self.pair is None:
-            return [Content("no models: press m to choose a pair" if self.state == "failed" else "")]
-        return describe(self.pair, self.health)
+            words = _without_asides(_FOLDER_OF_GGUF.sub("", one_row(self.progress.stage)))
+        elif self.pair is not None:
+            return described(self.pair, room, self.health)
+        else:
+            words = ["no models: press m to choose a pair" if self.state == "failed" else ""]
+        return [*(Content.assemble(_TITLE, "  ", told) for told in words), Content(words[-1])]
 
 
-def _fitted(subjects: list[Content], rights: list[Content], width: int) -> Content:
+def _fitted(lefts: Callable[[int], list[Content]], rights: list[Content], width: int) -> Content:
     """Subject and state in one line: as much of both as fits, in whole parts; only the last names may be cut."""
-    title = Content.styled("specdec-tui", "bold $text-primary")
-    lefts = [Content.assemble(title, "  ", subject) for subject in subjects] + [subjects[-1]]
     for right in rights:
         room = max(0, width - right.cell_length - 2)
-        for left in lefts:
+        for left in lefts(room):
             if left.cell_length <= room:
                 return Content.assemble(left.truncate(room, pad=True), "  ", right)
     right = rights[-1]
-    return Content.assemble(
-        lefts[-1].truncate(max(0, width - right.cell_length - 2), ellipsis=True, pad=True), "  ", right
-    )
+    room = max(0, width - right.cell_length - 2)
+    return Content.assemble(lefts(room)[-1].truncate(room, ellipsis=True, pad=True), "  ", right)
 
 
 def _without_asides(words: str) -> list[str]:
@@ -102,25 +109,89 @@ def _without_asides(words: str) -> list[str]:
     return found
 
 
-def describe(pair: PairInfo, health: Health | None = None) -> list[Content]:
-    """`target + drafter · device · dtype · memory`, names as given, never as markup; then with fewer of the facts.
+def described(pair: PairInfo, room: int, health: Health | None = None) -> list[Content]:
+    """`target + drafter · device · dtype · memory`, never as markup, and the same with less and less of it.
 
-    Of a target on a server how that is comes first of them.
+    Names are as long as so many cells have room for, but of no more than `_LEAST_NAME` where they are cut; of files and
+    folders they are the last part of the path. Of a target on a server how that is comes first of the facts.
     """
-    models = pair.models
-    names = Content(" + ").join([Content(one_row(model.name)) for model in models])
-    facts = [
-        _each(model.device for model in models),
-        _each(model.precision for model in models),
-        *([size(memory)] if (memory := sum(model.memory_bytes for model in models)) else []),
+    models, names = pair.models, short_names([model.name for model in pair.models])
+    device, dtype = _each(model.device for model in models), _each(map(_dtype_and_form, models))
+    memory = [size(count)] if (count := sum(model.memory_bytes for model in models)) else []
+    short = [device, dtype, *memory]
+    found = []
+    for facts in ([device, _precision(models), *memory], short, short[:2], short[:1], []):
+        behind = Content.styled("".join(f" · {fact}" for fact in facts), "$text-muted")
+        if health is not None:
+            behind = Content.assemble(" ", _server(health), behind)
+        for title in (Content.assemble(_TITLE, "  "), Content("")):
+            left = room - title.cell_length - behind.cell_length
+            found.append(Content.assemble(title, Content(" + ".join(_cut(names, left))), behind))
+    return [*found, Content(" + ".join(names))]
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Of paths their last parts, or as many more as tell them apart; other names as they are."""
+    parts = [name.rstrip("/").split("/") if _PATH.match(name) else [name] for name in names]
+    for count in range(1, max(map(len, parts))):
+        found = ["/".join(part[-count:]) for part in parts]
+        if len(set(found)) == len(set(names)):
+            return [one_row(name) for name in found]
+    return [one_row(name) for name in names]
+
+
+def _cut(names: Sequence[str], room: int) -> list[str]:
+    """Names that stand in so many cells with ` + ` between them: the longest are cut, to `_LEAST_NAME` at most.
+
+    Where they would be cut to the same, what tells them apart is kept.
+    """
+    room -= 3 * (len(names) - 1)
+    sizes = [cell_len(name) for name in names]
+    most = max([_LEAST_NAME, *sizes])
+    while most > _LEAST_NAME and sum(min(most, own) for own in sizes) > room:
+        most -= 1
+    cut = [elided(name, most) for name in names]
+    if len(set(cut)) == len(set(names)):
+        return cut
+    alike = zip(*(name for name, short in zip(names, cut, strict=True) if cut.count(short) > 1), strict=False)
+    same = sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, alike))
+    return [
+        _begin(name[:same], most // 2) + _begin(name[same:], most - most // 2) if cut.count(short) > 1 else short
+        for name, short in zip(names, cut, strict=True)
     ]
-    if health is not None:
-        names = Content.assemble(names, " ", _server(health))
-    told = [
-        Content.assemble(names, (" · " + " · ".join(facts[:count]), "$text-muted"))
-        for count in range(len(facts), 0, -1)
-    ]
-    return [*told, names]
+
+
+def elided(text: str, cells: int) -> str:
+    """A text in at most so many cells: a mark in its middle stands for what is left out."""
+    if cell_len(text) <= cells:
+        return text
+    begin, end = "", ""
+    for count in range(1, len(text)):
+        head, tail = text[: (count + 1) // 2], text[len(text) - count // 2 :]
+        if cell_len(head) + cell_len(tail) >= cells:
+            break
+        begin, end = head, tail
+    return f"{begin}…{end}"
+
+
+def _begin(text: str, cells: int) -> str:
+    return text if cell_len(text) <= cells else set_cell_size(text, cells - 1).rstrip() + "…"
+
+
+def _precision(models: Sequence[ModelInfo]) -> str:
+    """Of all of them; said in one where they compute in the same."""
+    if len({(model.dtype, model.quantization) for model in models}) > 1 or models[0].quantization not in ("", "none"):
+        return _each(model.precision for model in models)
+    held, forms = (
+        _each(filter(None, values)) for values in zip(*((m.held_dtype, m.weights) for m in models), strict=True)
+    )
+    told = [*([f"held in {held}"] if held else []), *([forms] if forms else [])]
+    return one_row(models[0].dtype) + (f" ({', '.join(told)})" if told else "")
+
+
+def _dtype_and_form(model: ModelInfo) -> str:
+    """Its precision without what its weights are held in."""
+    return replace(model, held_dtype="").precision
 
 
 def _server(health: Health) -> Content:
@@ -132,9 +203,9 @@ def _server(health: Health) -> Content:
     return Content.assemble(("●", "$text-success"), (seconds, "$text-muted"))
 
 
-def _each(values: object) -> str:
+def _each(values: Iterable[str]) -> str:
     """Distinct values joined by `+`: one word when target and drafter agree."""
-    return "+".join(dict.fromkeys(one_row(str(value)) for value in values))  # type: ignore[attr-defined]
+    return "+".join(dict.fromkeys(map(one_row, values)))
 
 
 def size(count: int) -> str:

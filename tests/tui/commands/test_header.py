@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from textual.app import App, ComposeResult
 from textual.content import Content
 
 from specdec_tui.backends.pair import Health, ModelInfo, PairInfo, Progress
-from specdec_tui.tui.commands.header import Header, one_row
+from specdec_tui.tui.commands.header import Header, elided, one_row, short_names
 
 STAGE = "First-time compiling: SmolLM2-135M-Instruct (demo) (up to a minute)"
 TARGET = ModelInfo("SmolLM2-135M-Instruct", "cpu", "float32", "none", 135_000_000, 538_000_000, 8192)
@@ -61,12 +61,61 @@ async def test_what_a_load_does_is_never_cut_within_a_word(width: int) -> None:
 @pytest.mark.parametrize("width", [64, 70, 80, 84, 90, 100, 120, 140])
 async def test_facts_of_a_pair_are_left_out_whole(width: int) -> None:
     shown = await line(width, state="ready", pair=PAIR)
-    assert "SmolLM2-135M-Instruct + lightonai/drafter" in shown and "ready" in shown and "…" not in shown
-    facts = re.sub(r".*drafter", "", shown).replace("● ready", "").strip(" ·")
-    assert facts in ("", "cpu", "cpu · float32", "cpu · float32 · 574 MB")
+    names, _, facts = shown.replace("● ready", "").removeprefix("specdec-tui  ").partition(" · ")
+    assert facts.strip() in ("cpu", "cpu · float32", "cpu · float32 · 574 MB")
+    assert all(len(name) >= 12 for name in names.split(" + "))
+    assert "…" not in names or len(shown) >= width - 4, "cut though there is room"
 
 
-@pytest.mark.parametrize("width", [5, 12, 20, 30, 45])
+GGUF = "/home/somebody/models/qwen/Qwen2.5-Coder-{}B-Instruct-Q4_K_M.gguf"
+HELD = replace(TARGET, held_dtype="Q4_K", weights="packed")
+FILES = PairInfo(replace(HELD, name=GGUF.format(1.5)), (replace(HELD, name=GGUF.format(0.5), held_dtype="Q8_0"),), True)
+
+
+@pytest.mark.parametrize("width", [80, 90, 100, 110, 120, 140, 180])
+async def test_names_are_shortened_before_a_fact_is_left_out(width: int) -> None:
+    """At 120 columns the names of two files left no room for dtype and memory."""
+    shown = await line(width, state="ready", pair=FILES)
+    assert " · cpu · float32 (" in shown and "packed) · 1.1 GB" in shown
+    assert "1.5B" in shown or "Coder-1…" in shown, "what tells them apart is cut out"
+    assert ("(held in Q4_K+Q8_0, packed)" in shown) == (width >= 100)
+    assert "/" not in shown and ("Instruct-Q4_K_M.gguf + Qwen" in shown) == (width == 180)
+
+
+async def test_a_load_names_the_file_without_its_folders() -> None:
+    stage = Progress(f"Loading {GGUF.format(7)} (1 GB)", 0.5)
+    assert "  Loading Qwen2.5-Coder-7B-Instruct-Q4_K_M.gguf (1 GB)" in await line(140, state="loading", progress=stage)
+    hub = Progress("Loading meta-llama/Llama-3.2-3B and/or more", 0.5)
+    assert "meta-llama/Llama-3.2-3B and/or" in await line(140, state="loading", progress=hub)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("owner/model", "demo drafter"), ["owner/model", "demo drafter"]),
+        (("/a/b/m.gguf", "owner/model"), ["m.gguf", "owner/model"]),
+        (("a/m.GGUF", "./x/", "~/y/z"), ["m.GGUF", "x", "z"]),
+        (("/a/b/m.gguf", "/c/b/m.gguf"), ["a/b/m.gguf", "c/b/m.gguf"]),
+        (("/a/q4/m.gguf", "/a/q8/m.gguf"), ["q4/m.gguf", "q8/m.gguf"]),
+        (("/a/m.gguf", "/a/m.gguf"), ["m.gguf", "m.gguf"]),
+        (("/m", "m"), ["/m", "m"]),
+        (("/", "~"), ["/", "~"]),
+    ],
+)
+def test_paths_are_told_by_their_last_parts_as_far_as_these_tell_them_apart(
+    names: tuple[str, ...], expected: list[str]
+) -> None:
+    assert short_names(names) == expected
+
+
+def test_a_long_text_is_cut_in_its_middle_and_never_wider_than_asked() -> None:
+    assert elided("SmolLM2-135M-Instruct", 12) == "SmolLM…truct"
+    assert elided("SmolLM2-135M", 12) == "SmolLM2-135M"
+    for cells in range(1, 20):
+        assert cell_len(elided("日本語のモデル", cells)) <= cells
+
+
+@pytest.mark.parametrize("width", [5, 12, 20, 30, 39])
 async def test_names_alone_are_cut_where_nothing_else_is_left(width: int) -> None:
     shown = await line(width, state="ready", pair=PAIR)
     assert "ready" in shown and "specdec-tui" not in shown and "·" not in shown
