@@ -188,5 +188,4 @@ def test_alt_and_a_digit_go_to_a_pane_and_write_nothing_into_the_prompt(launch: 
     terminal.wait_for("ready")
     terminal.type("half a")
     terminal.keys("M-3")
-    screen = terminal.wait_for("━ 3 speculative")
-    assert "half a" in screen and "£" not in screen
+    assert "£" not in terminal.wait_for("━ 3 speculative", "half a")  # a frame may be seen half painted
