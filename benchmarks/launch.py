@@ -22,10 +22,9 @@ import time
 from pathlib import Path
 from statistics import median
 
-MARKS = {
-    "usable screen": re.compile(rb"Ask something"),
-    "models ready": re.compile(rb"\xe2\x97\x8f\s*(\x1b\[[\d;]*m)*\s*ready"),
-}
+MARKS = {"usable screen": b"Ask something", "models ready": "● ready".encode()}
+CONTROL = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]")
+"""What stands between the letters: the cursor lies on the first one, in colours of its own while it does not blink."""
 WAIT_SECONDS = 600  # the very first launch compiles
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -44,8 +43,9 @@ def launch() -> dict[str, tuple[float, float]]:
             raise TimeoutError("the app did not become ready")
         if select.select([terminal], [], [], 0.02)[0]:
             screen += os.read(terminal, 65536)
+        shown = CONTROL.sub(b"", screen)
         for name, mark in MARKS.items():
-            if name not in seen and mark.search(screen):
+            if name not in seen and mark in shown:
                 seen[name] = time.monotonic() - begin, processor_seconds(process)
     os.write(terminal, b"\x11")
     try:
