@@ -259,6 +259,9 @@ def _open(options: argparse.Namespace, prompt: str = "", *, tour: bool = False) 
     settings, choice = _resolved(options)
     if not _on_a_terminal():
         return USAGE_ERROR
+    from specdec_tui.tui.terminal.collector import begin_a_start
+
+    begin_a_start()
     from specdec_tui.session import LocalEngine
     from specdec_tui.tui.app.own_themes import check_theme
     from specdec_tui.tui.app.program import run_app

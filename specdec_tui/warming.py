@@ -10,7 +10,6 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from specdec_tui.decoding.forecast import LEAST_PASSES, rises
 from specdec_tui.decoding.records import PassLimit, PassSeconds
 
 if TYPE_CHECKING:
@@ -55,6 +54,8 @@ def pass_seconds(
     computes the whole text again, where it would take longer than `most_seconds`,
     or where a longer pass took less than a shorter one: the clock was disturbed.
     """
+    from specdec_tui.decoding.forecast import LEAST_PASSES, rises
+
     lengths = _lengths(model, lengths)
     context, prompt = _opened(model, True, lengths)
     found: dict[int, list[float]] = {length: [] for length in lengths}

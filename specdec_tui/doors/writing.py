@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -65,7 +64,7 @@ def place(path: Path, parts: Iterable[str | bytes], *, mode: int = PRIVATE) -> N
 
 def unnamed_in(folder: Path) -> Path:
     """A new name for a file that is not whole yet. Hidden, and with an end of its own: no list of files shows it."""
-    return folder / f".{secrets.token_hex(8)}.new"
+    return folder / f".{os.urandom(8).hex()}.new"
 
 
 def sweep(folder: Path) -> None:

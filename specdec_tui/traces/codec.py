@@ -8,7 +8,7 @@ the structs below, which msgspec checks; fields that they do not have are ignore
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -327,20 +327,22 @@ _Lines = _Started | _Capturing | _Prefill | _Proposed | _Verified | _Notice | _E
 _DECODER: msgspec.json.Decoder[_Lines] = msgspec.json.Decoder(_Lines)
 
 
-def decode_event(line: str) -> Event:
-    """The event of a line. BadField says what is missing or wrong; msgspec.DecodeError: it is not JSON.
+def decode_event(line: str, parsed: Callable[[], Any]) -> Event:
+    """The event of a line. BadField says what is missing or wrong.
 
-    Half a character (a lone surrogate) is no JSON to msgspec: `convert_event` takes it from another parser.
+    Half a character (a lone surrogate) is no JSON to msgspec: `parsed` is what another parser makes of the line, or
+    raises why it is none.
     """
     try:
         found = _DECODER.decode(line)
     except msgspec.ValidationError as error:
         raise bad_field(str(error)) from None
+    except (msgspec.DecodeError, RecursionError):
+        return _convert_event(parsed())
     return found.event()
 
 
-def convert_event(table: Any) -> Event:
-    """The event of a parsed line. BadField says what is missing or wrong."""
+def _convert_event(table: Any) -> Event:
     try:
         found = msgspec.convert(table, _Lines, str_keys=True)
     except msgspec.ValidationError as error:

@@ -9,18 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from functools import partial
 from math import isinf
 from typing import Any
 
-import msgspec
-
 from specdec_tui.decoding.records import Event, RunStarted, Step
 from specdec_tui.doors.characters import escaped
-from specdec_tui.traces.agreement import check_header
-from specdec_tui.traces.codec import convert_event, decode_event
 from specdec_tui.traces.encoding import encode_event
 from specdec_tui.traces.header import MARK, VERSION, CutOff, TraceError, TraceHeader, new_header, read_header_table
-from specdec_tui.traces.order import Order
 from specdec_tui.traces.summary import summarise
 from specdec_tui.traces.values import BadField, plain
 
@@ -75,6 +71,11 @@ def parse_lines(lines: Iterable[str]) -> Trace:
 
     Where the header does not say how many events follow, a run was being written: it ends with its last whole line.
     """
+    # Not at a start: what a line may hold is described to a parser that is slow to make.
+    from specdec_tui.traces.agreement import check_header
+    from specdec_tui.traces.codec import decode_event
+    from specdec_tui.traces.order import Order
+
     header: TraceHeader | None = None
     expected: Any = None
     events: list[Event] = []
@@ -88,7 +89,7 @@ def parse_lines(lines: Iterable[str]) -> Trace:
                     order = Order(header.settings)
                     expected = table.get("events")
                 else:
-                    event = _event(line, count)
+                    event = decode_event(line, partial(_parsed, line, count))
                     order.check(event, count)
                     events.append(order.as_checked(event))
             except BadField as error:
@@ -103,13 +104,6 @@ def parse_lines(lines: Iterable[str]) -> Trace:
     order.check_verdicts()
     check_header(header, events, ended=type(expected) is int)
     return Trace(header, tuple(events))
-
-
-def _event(line: str, count: int) -> Event:
-    try:
-        return decode_event(line)
-    except (msgspec.DecodeError, RecursionError):
-        return convert_event(_parsed(line, count))
 
 
 def _line(table: dict[str, Any]) -> str:

@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 from textual.containers import Horizontal
 from textual.notifications import SeverityLevel
 
-from specdec_tui.settings import ModelChoice, Settings
-from specdec_tui.tui.app.drawer import Drawer
-from specdec_tui.tui.app.first_minute import Recording
-from specdec_tui.tui.app.front import Front
-from specdec_tui.tui.app.going_about import GoingAbout
-from specdec_tui.tui.app.inspection import Inspection
-from specdec_tui.tui.app.laboratory import Laboratory
 from specdec_tui.tui.app.letters import instead_of
 from specdec_tui.tui.app.notices import Holds, always
-from specdec_tui.tui.app.pinning import Pinning
-from specdec_tui.tui.app.preferences import Preferences
-from specdec_tui.tui.app.racing import Racing
-from specdec_tui.tui.app.recordings import Recordings
-from specdec_tui.tui.app.runs import Runs
-from specdec_tui.tui.app.stage import Stage
-from specdec_tui.tui.app.steps_out import StepsOut
-from specdec_tui.tui.app.stopping import Stopping
-from specdec_tui.tui.app.texts import Texts
-from specdec_tui.tui.app.touring import Tour
-from specdec_tui.tui.app.views import Views
-from specdec_tui.tui.app.what_ifs import WhatIfs
 from specdec_tui.tui.commands.examples import EXAMPLES
-from specdec_tui.tui.commands.palette import Palette
-from specdec_tui.tui.commands.palette_rows import Act, Change, Row, rows_for
 from specdec_tui.tui.commands.table import key
-from specdec_tui.tui.figures.comparison import ComparisonTable
 from specdec_tui.tui.panes.arrangement import NARROW
-from specdec_tui.tui.panes.grid import PaneGrid
-from specdec_tui.tui.prompt.box import PromptBox
-from specdec_tui.tui.screens.side_bar import SideBar
 from specdec_tui.tui.terminal.key_order import KeysInOrder
 from specdec_tui.tui.terminal.terminal import suspend
+
+if TYPE_CHECKING:
+    from specdec_tui.settings import ModelChoice, Settings
+    from specdec_tui.tui.app.drawer import Drawer
+    from specdec_tui.tui.app.first_minute import Recording
+    from specdec_tui.tui.app.front import Front
+    from specdec_tui.tui.app.going_about import GoingAbout
+    from specdec_tui.tui.app.inspection import Inspection
+    from specdec_tui.tui.app.laboratory import Laboratory
+    from specdec_tui.tui.app.pinning import Pinning
+    from specdec_tui.tui.app.preferences import Preferences
+    from specdec_tui.tui.app.racing import Racing
+    from specdec_tui.tui.app.recordings import Recordings
+    from specdec_tui.tui.app.runs import Runs
+    from specdec_tui.tui.app.stage import Stage
+    from specdec_tui.tui.app.steps_out import StepsOut
+    from specdec_tui.tui.app.stopping import Stopping
+    from specdec_tui.tui.app.texts import Texts
+    from specdec_tui.tui.app.touring import Tour
+    from specdec_tui.tui.app.views import Views
+    from specdec_tui.tui.app.what_ifs import WhatIfs
+    from specdec_tui.tui.commands.palette_rows import Row
+    from specdec_tui.tui.figures.comparison import ComparisonTable
+    from specdec_tui.tui.panes.grid import PaneGrid
+    from specdec_tui.tui.prompt.box import PromptBox
+    from specdec_tui.tui.screens.side_bar import SideBar
 
 _RACE_ACTIONS = ("race_pause", "race_round", "race_jump", "race_end", "race_lane")
 
@@ -249,6 +251,9 @@ class Actions(KeysInOrder, inherit_bindings=False):
         self.going_about.toggle_maximise()
 
     def action_commands(self) -> None:
+        from specdec_tui.tui.commands.palette import Palette  # not at a start
+        from specdec_tui.tui.commands.palette_rows import Act, Change, Row
+
         def chosen(row: Row) -> None:
             match row:
                 case Row(does=Change(values=values)):
@@ -260,6 +265,8 @@ class Actions(KeysInOrder, inherit_bindings=False):
             self.front.ask(Palette(self._rows_for), chosen)
 
     def _rows_for(self, text: str) -> list[Row]:
+        from specdec_tui.tui.commands.palette_rows import rows_for
+
         return rows_for(text, self.settings, self.choice, self.runs.asks, self.runs.drafters)
 
     def action_help(self) -> None:

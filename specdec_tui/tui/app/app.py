@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import RenderableType
 from textual.app import ComposeResult
@@ -13,8 +13,6 @@ from textual.message import Message
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
-from specdec_tui.session import Engine
-from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.several_drafters import running
 from specdec_tui.tui.app.actions import Actions
 from specdec_tui.tui.app.drawer import Drawer
@@ -29,14 +27,6 @@ from specdec_tui.tui.app.notices import Holds, Notices, always
 from specdec_tui.tui.app.pinning import Pinning
 from specdec_tui.tui.app.preferences import Preferences
 from specdec_tui.tui.app.racing import Racing
-from specdec_tui.tui.app.recording_messages import (
-    BaselineFound,
-    BaselineKnown,
-    Exported,
-    NotKept,
-    SummedUp,
-    TraceRead,
-)
 from specdec_tui.tui.app.recordings import Recordings, Replay
 from specdec_tui.tui.app.run_line import RunLine
 from specdec_tui.tui.app.runs import Runs
@@ -60,14 +50,27 @@ from specdec_tui.tui.lines.line_view import SCROLLING
 from specdec_tui.tui.panes.arrangement import NARROW, WIDE
 from specdec_tui.tui.panes.grid import PaneGrid
 from specdec_tui.tui.panes.pane import StrategyPane
-from specdec_tui.tui.panes.strip import PaneStrip
 from specdec_tui.tui.prompt.box import PromptBox
-from specdec_tui.tui.race.panel import RacePanel
-from specdec_tui.tui.screens.side_bar import SideBar
+from specdec_tui.tui.terminal.collector import end_a_start
 from specdec_tui.tui.terminal.terminal import takes_picture
-from specdec_tui.tui.tokens.cursor_pane import CursorPane
 from specdec_tui.tui.tokens.legend import Legend
 from specdec_tui.tui.tour.panel import ExplainingPanel
+
+if TYPE_CHECKING:
+    from specdec_tui.session import Engine
+    from specdec_tui.settings import ModelChoice, Settings
+    from specdec_tui.tui.app.recording_messages import (
+        BaselineFound,
+        BaselineKnown,
+        Exported,
+        NotKept,
+        SummedUp,
+        TraceRead,
+    )
+    from specdec_tui.tui.panes.strip import PaneStrip
+    from specdec_tui.tui.race.panel import RacePanel
+    from specdec_tui.tui.screens.side_bar import SideBar
+    from specdec_tui.tui.tokens.cursor_pane import CursorPane
 
 LONGEST_TIMER = 3600.0
 
@@ -202,8 +205,12 @@ class SpecdecApp(DressedOnce, Actions, inherit_bindings=False):
         if self._not_worn:
             self.say(f"left out: {self._not_worn}", "warning", timeout=20)
         self.set_interval(SERVER_SECONDS, self.runs.look_after_server)
-        # Behind the first painting: importing the model libraries holds the interpreter for a while.
-        self.call_after_refresh(self.runs.engine.start)
+        self.call_after_refresh(self._painted)
+
+    def _painted(self) -> None:
+        """Behind the first painting: importing the model libraries holds the interpreter for a while."""
+        end_a_start()
+        self.runs.engine.start()
 
     def on_unmount(self) -> None:
         self.runs.engine.close()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from specdec_tui.backends.pair import PairInfo
-from specdec_tui.settings import Settings
-from specdec_tui.tui.screens.side_bar import SideBar
+if TYPE_CHECKING:
+    from specdec_tui.backends.pair import PairInfo
+    from specdec_tui.settings import Settings
+    from specdec_tui.tui.screens.side_bar import SideBar
 
 
 class Drawer:
@@ -21,6 +23,8 @@ class Drawer:
 
     def open(self, body: Horizontal, settings: Settings, asks: Mapping[str, str], pair: PairInfo | None) -> None:
         """Beside what is in `body`. `asks`: what the model's files ask, by setting; `pair`: what is loaded."""
+        from specdec_tui.tui.screens.side_bar import SideBar  # not at a start
+
         self._left = body.screen.focused
         self.bar = SideBar(settings, asks, pair)
         body.mount(self.bar)

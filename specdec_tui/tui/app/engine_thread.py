@@ -13,12 +13,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
 from specdec_tui.backends.pair import Health, LoadAbandoned, PairInfo, Progress
-from specdec_tui.decoding.records import Event
 from specdec_tui.session import Engine, Waiting
-from specdec_tui.settings import ModelChoice, Settings
-from specdec_tui.what_ifs import WhatIf
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.records import Event
+    from specdec_tui.settings import ModelChoice, Settings
+    from specdec_tui.what_ifs import WhatIf
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from specdec_tui.benchmark.environment import describe_environment
 from specdec_tui.session import Elsewhere, Engine
 
 
@@ -16,4 +15,6 @@ def environment_of(engine: Engine) -> Mapping[str, Any]:
         return engine.environment()
     if "torch" not in sys.modules:  # nothing is loaded, and importing it would hold the screen up
         return {}
+    from specdec_tui.benchmark.environment import describe_environment
+
     return describe_environment()

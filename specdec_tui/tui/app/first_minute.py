@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from textual.timer import Timer
 
 from specdec_tui.decoding.records import Step
 from specdec_tui.traces.format import Trace, TraceError
 from specdec_tui.traces.recorded import recorded
-from specdec_tui.tui.app.stage import Stage
 from specdec_tui.tui.commands.header import one_row
 from specdec_tui.tui.commands.table import key
-from specdec_tui.tui.race.race import Race
-from specdec_tui.tui.tour.panel import ExplainingPanel
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.app.stage import Stage
+    from specdec_tui.tui.race.race import Race
+    from specdec_tui.tui.tour.panel import ExplainingPanel
 
 NOT_YOURS = "a recording, not your models"
 IN_FOUR_SENTENCES = (
@@ -122,6 +124,8 @@ class Recording:
         except TraceError:  # of a damaged installation: the welcome says what is to be said
             self.end(emptied=False)
             return
+        from specdec_tui.tui.race.race import Race  # not at a start
+
         self._race, self._time = Race(self._trace.events, SPEED), now
         self._stage.clear_for(self._trace)
         for pane in self._stage.grid.panes.values():

@@ -13,30 +13,30 @@ from textual.notifications import SeverityLevel
 from textual.timer import Timer
 from textual.widget import Widget
 
-from specdec_tui.backends.pair import PairInfo, Progress
-from specdec_tui.decoding.records import Checked, Event, Step
-from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.several_drafters import running
-from specdec_tui.traces.format import Trace
-from specdec_tui.tui.app.joining import Home
 from specdec_tui.tui.app.notices import Holds, always
 from specdec_tui.tui.app.own_themes import take_theme
 from specdec_tui.tui.app.run_line import happening
-from specdec_tui.tui.app.runs import Play, Run
-from specdec_tui.tui.commands.dialog import Answer, Dialog
-from specdec_tui.tui.commands.footer import Place
 from specdec_tui.tui.commands.header import State, one_row
 from specdec_tui.tui.commands.table import key
 from specdec_tui.tui.figures.summary import summary
-from specdec_tui.tui.inspector.panel import Inspector
 from specdec_tui.tui.panes.find_bar import FindBar
-from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.prompt.box import placeholder
 from specdec_tui.tui.terminal.collector import collect_everything
-from specdec_tui.what_ifs import WhatIf
 
 if TYPE_CHECKING:
+    from specdec_tui.backends.pair import PairInfo, Progress
+    from specdec_tui.decoding.records import Checked, Event, Step
+    from specdec_tui.settings import ModelChoice, Settings
+    from specdec_tui.traces.format import Trace
     from specdec_tui.tui.app.app import SpecdecApp
+    from specdec_tui.tui.app.joining import Home
+    from specdec_tui.tui.app.runs import Play, Run
+    from specdec_tui.tui.commands.dialog import Answer, Dialog
+    from specdec_tui.tui.commands.footer import Place
+    from specdec_tui.tui.inspector.panel import Inspector
+    from specdec_tui.tui.panes.pane import StrategyPane
+    from specdec_tui.what_ifs import WhatIf
 
 
 class Front:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from specdec_tui.tui.app.front import Front
-from specdec_tui.tui.app.inspection import Inspection
-from specdec_tui.tui.app.stage import Stage
-from specdec_tui.tui.panes.pane import StrategyPane
+if TYPE_CHECKING:
+    from specdec_tui.tui.app.front import Front
+    from specdec_tui.tui.app.inspection import Inspection
+    from specdec_tui.tui.app.stage import Stage
+    from specdec_tui.tui.panes.pane import StrategyPane
 
 
 class GoingAbout:

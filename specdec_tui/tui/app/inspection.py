@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from textual.geometry import Region
 from textual.notifications import SeverityLevel
 from textual.widget import Widget
 
 from specdec_tui.doors.characters import visible
-from specdec_tui.settings import Settings
 from specdec_tui.traces.children import WEIGHTS
 from specdec_tui.tui.commands.footer import Entry
 from specdec_tui.tui.figures.words import PaneState
-from specdec_tui.tui.inspector.difference import Parting, Side, parting
-from specdec_tui.tui.inspector.panel import Inspector, look_at
-from specdec_tui.tui.inspector.place import stand
-from specdec_tui.tui.panes.pane import StrategyPane
-from specdec_tui.tui.tokens.run_log import Place
+
+if TYPE_CHECKING:
+    from specdec_tui.settings import Settings
+    from specdec_tui.tui.inspector.difference import Parting, Side
+    from specdec_tui.tui.inspector.look import Look
+    from specdec_tui.tui.inspector.panel import Inspector
+    from specdec_tui.tui.panes.pane import StrategyPane
+    from specdec_tui.tui.tokens.run_log import Place
 
 _KEYS = (
     Entry("closes", ("step out",)),  # the way out is told however narrow the panel is
@@ -118,6 +120,8 @@ class Inspection:
             if other is not pane and other.inspecting:
                 other.close_inspector()
         if self.panel is None:
+            from specdec_tui.tui.inspector.panel import Inspector  # not at a start
+
             keys = [f"{' '.join(name for name, _ in entry.keys)} {entry.label}" for entry in _KEYS]
             self.panel = Inspector(self._place, keys)
             self._screen.put_up(self.panel)
@@ -132,10 +136,17 @@ class Inspection:
                 panel.show_difference(ours, theirs)
                 return
         self._parting = None
-        panel.show(look_at(pane.run_log, pane.cursor, pane.strategy, self._screen.run_settings), pane.strategy)
+        panel.show(self._look(pane, pane.cursor), pane.strategy)
+
+    def _look(self, pane: StrategyPane, place: Place | None) -> Look | None:
+        from specdec_tui.tui.inspector.panel import look_at
+
+        return look_at(pane.run_log, place, pane.strategy, self._screen.run_settings)
 
     def _side(self, pane: StrategyPane, place: Place | None) -> Side | None:
-        look = look_at(pane.run_log, place, pane.strategy, self._screen.run_settings)
+        from specdec_tui.tui.inspector.difference import Side
+
+        look = self._look(pane, place)
         return None if look is None else Side(pane.strategy, look)
 
     def _side_at(self, other: StrategyPane, pane: StrategyPane) -> Side | None:
@@ -150,6 +161,8 @@ class Inspection:
             own = "its tokens are those of another tokenizer" if pane.run_log.own_tokens else "no other pane has text"
             self._screen.say(f"Nothing to compare {visible(pane.strategy)} with: {own}")
             return
+        from specdec_tui.tui.inspector.difference import parting
+
         found = parting(pane.run_log, other.run_log)
         if found.position is None:
             self._screen.say(_equal(pane, other, found))
@@ -189,6 +202,8 @@ class Inspection:
 
     def _place(self, now: Region) -> Region:
         """Where the panel stands, told where it stands now."""
+        from specdec_tui.tui.inspector.place import stand
+
         pane = next((pane for pane in self._screen.all_panes if pane.inspecting), None)
         if pane is None:
             return now

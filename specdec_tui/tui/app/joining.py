@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from specdec_tui.decoding.records import Event
 from specdec_tui.traces.children import with_children
 from specdec_tui.traces.files import lines_that_read_back, write_lines
 from specdec_tui.traces.format import Trace, TraceError
-from specdec_tui.traces.journal import Journal
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.records import Event
+    from specdec_tui.traces.journal import Journal
 
 
 @dataclass(eq=False, slots=True)

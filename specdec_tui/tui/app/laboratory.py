@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from specdec_tui.backends.pair import PairInfo
 from specdec_tui.decoding.figures import DRAFT_NOTHING, RunFigures
 from specdec_tui.decoding.records import Event, strategy_of
-from specdec_tui.decoding.sweep import SweepFigures
 from specdec_tui.several_drafters import key_of
-from specdec_tui.tui.app.front import Front
-from specdec_tui.tui.app.joining import Home
-from specdec_tui.tui.app.preferences import Preferences
-from specdec_tui.tui.app.recordings import Recordings
-from specdec_tui.tui.app.runs import Runs
-from specdec_tui.tui.app.stage import Stage
 from specdec_tui.tui.app.sweeping import Sweeping
 from specdec_tui.tui.commands.header import one_row
 from specdec_tui.tui.commands.table import key
 from specdec_tui.tui.figures.summary import summary
-from specdec_tui.tui.lab.reading import Progress, Subject, read
-from specdec_tui.tui.lab.recorded import RecordedLaboratory
 
 if TYPE_CHECKING:
+    from specdec_tui.backends.pair import PairInfo
+    from specdec_tui.decoding.sweep import SweepFigures
+    from specdec_tui.tui.app.front import Front
+    from specdec_tui.tui.app.joining import Home
+    from specdec_tui.tui.app.preferences import Preferences
+    from specdec_tui.tui.app.recordings import Recordings
+    from specdec_tui.tui.app.runs import Runs
+    from specdec_tui.tui.app.stage import Stage
+    from specdec_tui.tui.lab.reading import Progress, Subject
+    from specdec_tui.tui.lab.recorded import RecordedLaboratory
     from specdec_tui.tui.lab.screen import LabScreen
 
 
@@ -48,7 +48,7 @@ class Laboratory:
         self._sweeping = Sweeping(front, runs, self._keep, self._changed)
         self._home: Home | None = None  # of the sweep at work
         self._screen: LabScreen | None = None
-        self._read: tuple[tuple[Event, ...], SweepFigures] = ((), SweepFigures())
+        self._read: tuple[tuple[Event, ...], SweepFigures] | None = None
 
     def enter(self) -> None:
         """On the strategy of the current pane."""
@@ -68,6 +68,8 @@ class Laboratory:
 
     def draws_a_curve(self, strategy: str) -> bool:
         """Whether anything can be predicted of this strategy's run."""
+        from specdec_tui.tui.lab.reading import read  # not at a start
+
         return strategy in self.strategies and bool(read(self.subject(strategy)).curve)
 
     def show(self, other: RecordedLaboratory) -> None:
@@ -100,11 +102,14 @@ class Laboratory:
         return self._sweeping.progress
 
     def subject(self, strategy: str) -> Subject:
+        from specdec_tui.decoding.sweep import SweepFigures
+        from specdec_tui.tui.lab.reading import Subject
+
         baseline, elsewhere = self._stage.grid.baseline
         trace = self._recordings.trace
         if trace is None:
             return Subject(strategy, self._run_of(strategy), baseline, elsewhere)
-        if trace.events is not self._read[0]:
+        if self._read is None or trace.events is not self._read[0]:
             self._read = trace.events, SweepFigures(trace.events)
         return Subject(strategy, self._run_of(strategy), baseline, elsewhere, self._read[1].of(strategy))
 

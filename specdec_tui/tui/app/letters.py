@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from specdec_tui.tui.commands.command import keys_of
-from specdec_tui.tui.commands.examples import Example
 from specdec_tui.tui.commands.table import BY_NAME, key
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.commands.examples import Example
 
 
 def instead_of(example: Example) -> str:

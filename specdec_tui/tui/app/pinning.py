@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
+from typing import TYPE_CHECKING
 
-from specdec_tui.tui.app.recordings import Recordings
-from specdec_tui.tui.app.stage import Stage
 from specdec_tui.tui.commands.header import local_time
 from specdec_tui.tui.commands.table import key
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.app.recordings import Recordings
+    from specdec_tui.tui.app.stage import Stage
 
 
 class Pinning:

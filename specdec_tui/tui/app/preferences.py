@@ -20,7 +20,6 @@ from specdec_tui.settings import (
     unused_by,
 )
 from specdec_tui.several_drafters import asked_for, running, shown
-from specdec_tui.tui.commands.config_store import save_settings
 from specdec_tui.tui.commands.table import key
 
 SETTINGS = frozenset(field.name for field in fields(Settings))
@@ -126,6 +125,8 @@ class Preferences:
         return self.settings == held
 
     def _save(self, own: Mapping[str, Any]) -> None:
+        from specdec_tui.tui.commands.config_store import save_settings  # not at a start
+
         try:
             save_settings(config_file(), own)
         except SettingError as error:

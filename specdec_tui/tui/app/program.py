@@ -6,17 +6,14 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from specdec_tui.doors import output
 from specdec_tui.doors.writing import log_file
-from specdec_tui.session import Engine
-from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.traces.format import TraceError
 from specdec_tui.tui.app.app import SpecdecApp
 from specdec_tui.tui.app.engine_thread import one_line
 from specdec_tui.tui.app.recordings import WRITES, Replay
-from specdec_tui.tui.commands.keymap import Keymap
 from specdec_tui.tui.terminal.collector import full_collections_on_request
 from specdec_tui.tui.terminal.paste import pastes_kept_whole
 from specdec_tui.tui.terminal.terminal import (
@@ -26,6 +23,11 @@ from specdec_tui.tui.terminal.terminal import (
     use_our_driver,
     use_page_driver,
 )
+
+if TYPE_CHECKING:
+    from specdec_tui.session import Engine
+    from specdec_tui.settings import ModelChoice, Settings
+    from specdec_tui.tui.commands.keymap import Keymap
 
 ENGINE_SECONDS = 0.4  # for what is at work to tidy up behind itself: all that is to be kept is kept by then
 WRITING_SECONDS = 10.0  # for what is still to be kept

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from textual.notifications import SeverityLevel
 from textual.timer import Timer
 
 from specdec_tui.decoding.records import Event, Step
-from specdec_tui.decoding.standing import Standing
 from specdec_tui.settings import SettingError, parse_speed
-from specdec_tui.traces.format import Trace
 from specdec_tui.tui.app.notices import Holds, always
 from specdec_tui.tui.commands.table import key
-from specdec_tui.tui.race.lanes import lanes_of
-from specdec_tui.tui.race.race import Race
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.standing import Standing
+    from specdec_tui.traces.format import Trace
+    from specdec_tui.tui.race.race import Race
 
 RACE_SECONDS = 1 / 30
 _CATCH_UP_SECONDS = 0.005
@@ -142,6 +143,8 @@ class Racing:
 
     def begin(self, trace: Trace, speed: float = 1.0) -> bool:
         """Race a trace; False where its runs took no time."""
+        from specdec_tui.tui.race.race import Race  # not at a start
+
         race = Race(trace.events, speed)
         if not race.length:
             return False
@@ -212,6 +215,8 @@ class Racing:
     def choose(self, by: int) -> None:
         """The next lane (1) or the one before (-1)."""
         if (race := self.race) is not None:
+            from specdec_tui.tui.race.lanes import lanes_of
+
             lanes = [lane.strategy for lane in lanes_of(race, {})]
             self.pick(lanes[(lanes.index(self.chosen) + by) % len(lanes)])
 

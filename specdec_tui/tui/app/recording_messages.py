@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from specdec_tui.traces.baseline import Baseline
-from specdec_tui.traces.format import Trace, TraceError
-from specdec_tui.tui.app.runs import Run
-
 if TYPE_CHECKING:
+    from specdec_tui.traces.baseline import Baseline
+    from specdec_tui.traces.format import Trace, TraceError
+    from specdec_tui.tui.app.runs import Run
     from specdec_tui.tui.screens.history import Purpose
 
 

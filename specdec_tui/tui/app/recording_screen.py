@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from textual.message import Message
 from textual.notifications import SeverityLevel
 
-from specdec_tui.traces.format import Trace
 from specdec_tui.tui.app.notices import Holds, always
-from specdec_tui.tui.app.runs import Run
-from specdec_tui.tui.commands.dialog import Answer, Dialog
+
+if TYPE_CHECKING:
+    from specdec_tui.traces.format import Trace
+    from specdec_tui.tui.app.runs import Run
+    from specdec_tui.tui.commands.dialog import Answer, Dialog
 
 
 class RecordingScreen(Protocol):

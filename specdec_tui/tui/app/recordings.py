@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from specdec_tui.backends.pair import PairInfo
 from specdec_tui.config_table import config_file
 from specdec_tui.data_folder import data_folder
 from specdec_tui.decoding.records import Event, RunStarted, Step, strategy_of
@@ -25,13 +24,14 @@ from specdec_tui.traces.journal import Journal
 from specdec_tui.traces.store import TraceStore
 from specdec_tui.tui.app.joining import Home, is_same_run
 from specdec_tui.tui.app.recording_messages import BaselineFound, BaselineKnown, Exported, NotKept, SummedUp, TraceRead
-from specdec_tui.tui.app.recording_screen import RecordingScreen
-from specdec_tui.tui.app.runs import Run
 from specdec_tui.tui.commands.command import EXPORTS, export_kind
 from specdec_tui.tui.commands.header import local_time, one_row
 from specdec_tui.tui.commands.table import key
 
 if TYPE_CHECKING:
+    from specdec_tui.backends.pair import PairInfo
+    from specdec_tui.tui.app.recording_screen import RecordingScreen
+    from specdec_tui.tui.app.runs import Run
     from specdec_tui.tui.screens.export import Target
     from specdec_tui.tui.screens.history import Purpose
 

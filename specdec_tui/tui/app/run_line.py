@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from specdec_tui.tui.app.notices import Notice
 from specdec_tui.tui.commands.header import one_row
 from specdec_tui.tui.commands.table import key
 from specdec_tui.tui.figures.words import in_rows
-from specdec_tui.tui.race.race import Race
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.app.notices import Notice
+    from specdec_tui.tui.race.race import Race
 
 # Beside a notice at least so much of the prompt is left, or none of it.
 _LEAST_CELLS = 20

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from textual.notifications import SeverityLevel
 
-from specdec_tui.backends.pair import PairInfo, Progress
-from specdec_tui.decoding.records import Event
-from specdec_tui.settings import Settings
 from specdec_tui.tui.app.notices import Holds, always
 
 if TYPE_CHECKING:
+    from specdec_tui.backends.pair import PairInfo, Progress
+    from specdec_tui.decoding.records import Event
+    from specdec_tui.settings import Settings
     from specdec_tui.tui.app.runs import Run
 
 

@@ -6,17 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from time import thread_time
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from specdec_tui.backends.pair import Health, PairInfo, Progress
 from specdec_tui.decoding.records import Event, Finished, PrefillDone, RoundVerified, Step
 from specdec_tui.session import Engine, Waiting
-from specdec_tui.settings import ModelChoice, Settings
 from specdec_tui.several_drafters import drafters_in
 from specdec_tui.tui.app.engine_thread import EngineThread, JobEnded
-from specdec_tui.tui.app.run_screen import RunScreen
 from specdec_tui.tui.commands.table import key
-from specdec_tui.what_ifs import WhatIf
+
+if TYPE_CHECKING:
+    from specdec_tui.settings import ModelChoice, Settings
+    from specdec_tui.tui.app.run_screen import RunScreen
+    from specdec_tui.what_ifs import WhatIf
 
 # A painting takes the interpreter for some milliseconds, whatever it shows, and decoding waits that
 # long. So there are as many paintings as fit into this share of the time, within these limits.

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from specdec_tui.backends.pair import PairInfo
-from specdec_tui.decoding.differences import Measured
 from specdec_tui.decoding.figures import OTHER_TEXTS
 from specdec_tui.decoding.records import CHILD
 from specdec_tui.decoding.standing import BEYOND_TOKENS, standing
-from specdec_tui.settings import Settings
 from specdec_tui.tui.commands.header import one_row
 from specdec_tui.tui.figures.pinned import Changes, Made, Pinned, changes_since, is_pinned, note
 from specdec_tui.tui.figures.summary import summary
-from specdec_tui.tui.figures.words import Part
-from specdec_tui.tui.panes.grid import PaneGrid
+
+if TYPE_CHECKING:
+    from specdec_tui.backends.pair import PairInfo
+    from specdec_tui.decoding.differences import Measured
+    from specdec_tui.settings import Settings
+    from specdec_tui.tui.figures.words import Part
+    from specdec_tui.tui.panes.grid import PaneGrid
 
 
 def made_with(settings: Settings, prompt: str, pair: PairInfo | None) -> Made:
@@ -53,6 +56,8 @@ class SincePin:
         return changes, said
 
     def _runs(self) -> dict[str, Measured]:
+        from specdec_tui.decoding.differences import Measured  # not at a start
+
         baseline, _ = self._grid.baseline
         panes = self._grid.panes
         return {

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
+from typing import TYPE_CHECKING
 
 from textual.timer import Timer
 from textual.widget import Widget
 
-from specdec_tui.backends.pair import PairInfo
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import Checked, Event, Finished, RunEnded, Step
 from specdec_tui.decoding.standing import Standing, standing
 from specdec_tui.settings import SERVED, STRATEGIES, Settings
 from specdec_tui.several_drafters import drafters_in, labels, running, shown
-from specdec_tui.traces.baseline import Baseline
-from specdec_tui.traces.format import Trace
 from specdec_tui.tui.app.since_pin import SincePin, made_with
 from specdec_tui.tui.commands.header import local_time, one_row
 from specdec_tui.tui.commands.table import key
 from specdec_tui.tui.figures.chart_layout import LEAST_PANE_ROWS
-from specdec_tui.tui.figures.comparison import ComparisonTable, Row
 from specdec_tui.tui.panes import arrangement
-from specdec_tui.tui.panes.grid import PaneGrid
 from specdec_tui.tui.race.panel import RacePanel
-from specdec_tui.tui.race.race import Race
+
+if TYPE_CHECKING:
+    from specdec_tui.backends.pair import PairInfo
+    from specdec_tui.traces.baseline import Baseline
+    from specdec_tui.traces.format import Trace
+    from specdec_tui.tui.figures.comparison import ComparisonTable, Row
+    from specdec_tui.tui.panes.grid import PaneGrid
+    from specdec_tui.tui.race.race import Race
 
 LOW_FOR_TABLE, LOW_FOR_BOTH, LEAST_FOR_TABLE = 26, 16, 10
 """Rows of a screen below which the table does not open by itself, has no room beside a pane, and has none at all."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from specdec_tui.tui.app.drawer import Drawer
-from specdec_tui.tui.app.first_minute import Recording
-from specdec_tui.tui.app.front import Front
-from specdec_tui.tui.app.inspection import Inspection
-from specdec_tui.tui.app.racing import Racing
-from specdec_tui.tui.app.recordings import Recordings
-from specdec_tui.tui.app.touring import Tour
+from typing import TYPE_CHECKING
+
 from specdec_tui.tui.panes.find_bar import FindBar
-from specdec_tui.tui.panes.grid import PaneGrid
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.app.drawer import Drawer
+    from specdec_tui.tui.app.first_minute import Recording
+    from specdec_tui.tui.app.front import Front
+    from specdec_tui.tui.app.inspection import Inspection
+    from specdec_tui.tui.app.racing import Racing
+    from specdec_tui.tui.app.recordings import Recordings
+    from specdec_tui.tui.app.touring import Tour
+    from specdec_tui.tui.panes.grid import PaneGrid
 
 
 class StepsOut:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import monotonic
+from typing import TYPE_CHECKING
 
-from specdec_tui.tui.app.runs import Runs
 from specdec_tui.tui.commands.table import key
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.app.runs import Runs
 
 SECOND_PRESS_SECONDS = 3.0
 

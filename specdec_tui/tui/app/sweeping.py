@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from textual.notifications import SeverityLevel
 
 from specdec_tui.decoding.records import Checked, EndReason, Event, RunEnded, Step
-from specdec_tui.gamma_sweep import CannotSweep, Pace, gammas_of, heats
-from specdec_tui.traces.format import Trace
 from specdec_tui.tui.app.notices import Holds, always
 from specdec_tui.tui.app.runs import Play
-from specdec_tui.tui.lab.reading import Progress
-from specdec_tui.what_ifs import WhatIf
+
+if TYPE_CHECKING:
+    from specdec_tui.gamma_sweep import Pace
+    from specdec_tui.traces.format import Trace
+    from specdec_tui.tui.lab.reading import Progress
+    from specdec_tui.what_ifs import WhatIf
 
 
 class SweepRunner(Protocol):
@@ -55,7 +57,7 @@ class Sweeping:
         self._left: list[list[WhatIf]] = []
         self._heats = self._done = 0
         self._events: list[Event] = []
-        self._pace = Pace(0, 0)
+        self._pace: Pace  # of the one at work
         self._is_at_work = False
 
     @property
@@ -63,10 +65,14 @@ class Sweeping:
         """None where no sweep is at work."""
         if not self._is_at_work:
             return None
+        from specdec_tui.tui.lab.reading import Progress
+
         return Progress(self._strategy, self._done, self._heats, self._pace.seconds_left)
 
     def begin(self, trace: Trace, strategy: str, tokens: int) -> None:
         """Sweep a strategy of this run. `tokens`: how long a run of it is to be expected."""
+        from specdec_tui.gamma_sweep import CannotSweep, Pace, gammas_of, heats  # not at a start
+
         settings = trace.header.run_settings()
         try:
             found = heats(trace.events, settings, strategy, gammas_of(settings.gamma))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from textual.notifications import SeverityLevel
 
 from specdec_tui.data_folder import data_folder
 from specdec_tui.doors.characters import copyable
-from specdec_tui.tui.commands.dialog import Answer, Dialog
 from specdec_tui.tui.lines.line_view import LineView
-from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.prompt.history import PromptHistory
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.commands.dialog import Answer, Dialog
+    from specdec_tui.tui.panes.pane import StrategyPane
 
 HISTORY_FILE = "prompts.jsonl"
 

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 from textual.notifications import SeverityLevel
 from textual.timer import Timer
 
-from specdec_tui.decoding.records import Event
-from specdec_tui.settings import Settings
 from specdec_tui.tui.app.notices import Holds, always
 from specdec_tui.tui.commands.table import key
-from specdec_tui.tui.lab.recorded import recorded_laboratory
-from specdec_tui.tui.panes.pane import StrategyPane
-from specdec_tui.tui.tokens.run_log import Place
 
 if TYPE_CHECKING:
+    from specdec_tui.decoding.records import Event
+    from specdec_tui.settings import Settings
     from specdec_tui.tui.app.app import SpecdecApp
+    from specdec_tui.tui.panes.pane import StrategyPane
+    from specdec_tui.tui.tokens.run_log import Place
 
 PROMPT = "the prompt"  # where the focus may be beside the panes
 _LAID_OUT_SECONDS = 0.15  # a view that just came has no lines to be scrolled yet
@@ -182,6 +181,8 @@ class TourFront(RecordingFront):
             self._app.screen_stack[0].set_focus(None)
 
     def open_lab(self) -> None:
+        from specdec_tui.tui.lab.recorded import recorded_laboratory  # not at a start
+
         laboratory = self._app.laboratory
         recording = None if laboratory.draws_a_curve("speculative") else recorded_laboratory()
         if recording is None:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from textual.notifications import SeverityLevel
 
 from specdec_tui.decoding.records import Event, RoundVerified, Status
-from specdec_tui.settings import Settings
 from specdec_tui.tui.app.notices import Holds, always
 from specdec_tui.tui.commands.table import key
-from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.tokens.run_log import Place
-from specdec_tui.tui.tour.facts import Facts, facts_of
-from specdec_tui.tui.tour.panel import ExplainingPanel
-from specdec_tui.tui.tour.steps import IN_SHORT, STEPS, Ask, words_of
-from specdec_tui.tui.tour.sums import steady
-from specdec_tui.tui.tour.words import Said, Scene
+
+if TYPE_CHECKING:
+    from specdec_tui.settings import Settings
+    from specdec_tui.tui.panes.pane import StrategyPane
+    from specdec_tui.tui.tour.facts import Facts
+    from specdec_tui.tui.tour.panel import ExplainingPanel
+    from specdec_tui.tui.tour.steps import Ask, TourStep
+    from specdec_tui.tui.tour.words import Said
 
 _TIMES_TOLD = 3  # other words may take other rows, and charts then other forms: it is not to go on for ever
 
@@ -108,7 +109,8 @@ class Tour:
         self._at: int | None = None
         self._asked: Ask | None = None
         self._runs = self._waits = False
-        self._told = ("", "", Said(""))
+        self._steps: Sequence[TourStep] = ()  # once it is on
+        self._told: tuple[str, str, Said | None] = ("", "", None)
         self._views: Mapping[str, str] = {}
         self._has_shown_lab = self._was_walked = self._marks = False
 
@@ -151,6 +153,9 @@ class Tour:
                 ready = f"The tour is ready: {key('panes')}, then {key('tour')} begins it"
                 self._screen.say(ready, timeout=30, holds=lambda: not self.is_on)
                 return
+            from specdec_tui.tui.tour.steps import STEPS  # not at a start
+
+            self._steps = STEPS
             self._screen.remember()
             self._views = {pane.strategy: pane.view for pane in self._screen.all_panes}
             self._asked = None
@@ -167,7 +172,7 @@ class Tour:
             self._screen.say(
                 f"This step's run is still at work: {key('stop or quit')} stops it", holds=lambda: self._runs
             )
-        elif self._at + by >= len(STEPS):
+        elif self._at + by >= len(self._steps):
             self._has_shown_lab = True
             self._screen.open_lab()
             self.name_keys()
@@ -192,7 +197,9 @@ class Tour:
             self._go(self._at)
 
     def _go(self, index: int) -> None:
-        self._at, step, self._marks = index, STEPS[index], False
+        from specdec_tui.tui.tour.words import Said
+
+        self._at, step, self._marks = index, self._steps[index], False
         self._screen.leave_panes()
         if self._asked is step.ask and self._screen.aside:
             self._arrive()
@@ -205,7 +212,7 @@ class Tour:
 
     def _arrive(self) -> None:
         assert self._at is not None
-        step, facts = STEPS[self._at], facts_of(self._screen.aside)
+        step, facts = self._steps[self._at], self._facts()
         place = None
         if step.strategy in facts and not self._screen.is_writing:
             found = facts[step.strategy].refusal if step.inspects else None
@@ -219,27 +226,36 @@ class Tour:
         self._tell(facts)
         self._screen.settle()
 
-    def _scene(self, facts: Mapping[str, Facts]) -> Scene:
+    def _facts(self) -> Mapping[str, Facts]:
+        from specdec_tui.tui.tour.facts import facts_of
+
+        return facts_of(self._screen.aside)
+
+    def _words(self, step: TourStep, facts: Mapping[str, Facts]) -> Said:
+        from specdec_tui.tui.tour.steps import words_of
+        from specdec_tui.tui.tour.sums import steady
+        from specdec_tui.tui.tour.words import Scene
+
         drawn = self._screen.drawn
-        return Scene(facts, steady(), drawn[0] if drawn else "", len(drawn))
+        return words_of(step, Scene(facts, steady(), drawn[0] if drawn else "", len(drawn)))
 
     def retell(self) -> None:
         """The room has changed, and with it perhaps what the sentences tell of."""
-        if self._at is not None and not self._runs and STEPS[self._at].view == "charts":
+        if self._at is not None and not self._runs and self._steps[self._at].view == "charts":
             self._screen.soon(lambda: self._tell_again(_TIMES_TOLD))
 
     def _tell(self, facts: Mapping[str, Facts]) -> None:
         assert self._at is not None
-        step = STEPS[self._at]
-        self._explain(words_of(step, self._scene(facts)))
+        step = self._steps[self._at]
+        self._explain(self._words(step, facts))
         self.retell()
 
     def _tell_again(self, times: int) -> None:
         """Charts have their room when the sentences have theirs, and are then told of as they came out."""
-        if self._at is None or self._runs or STEPS[self._at].view != "charts":
+        if self._at is None or self._runs or self._steps[self._at].view != "charts":
             return
         before = self._told
-        self._explain(words_of(STEPS[self._at], self._scene(facts_of(self._screen.aside))))
+        self._explain(self._words(self._steps[self._at], self._facts()))
         if self._told != before and times > 1:
             self._screen.soon(lambda: self._tell_again(times - 1))
 
@@ -269,7 +285,7 @@ class Tour:
     @property
     def _title(self) -> str:
         assert self._at is not None
-        return f"{self._at + 1}/{len(STEPS)} {STEPS[self._at].title}"
+        return f"{self._at + 1}/{len(self._steps)} {self._steps[self._at].title}"
 
     @property
     def _keys(self) -> str:
@@ -278,10 +294,10 @@ class Tour:
         if self._runs:
             return f"{key('stop or quit')} stops · {leaves}{ends}"
         back = f"{key('step before')} back · " if self._at else ""
-        if self._at and STEPS[self._at - 1].ask is not self._asked:
+        if self._at and self._steps[self._at - 1].ask is not self._asked:
             back = f"{key('step before')} back (runs again) · "
         onwards = f"{leaves}{key('next step')} next"
-        if self._at == len(STEPS) - 1:
+        if self._at == len(self._steps) - 1:
             onwards += ": γ-lab"
             if self._has_shown_lab:
                 return f"was the last step: {ends} · {onwards} again"
@@ -295,7 +311,9 @@ class Tour:
         if self._at is None:
             return
         recap = ""
-        if self._at == len(STEPS) - 1 and not self._runs:
+        if self._at == len(self._steps) - 1 and not self._runs:
+            from specdec_tui.tui.tour.steps import IN_SHORT
+
             self._was_walked, recap = True, f" {IN_SHORT}"
             self._screen.know_the_tour()
         at_work, self._at, self._runs = self._runs, None, False
@@ -305,7 +323,7 @@ class Tour:
         for pane in self._screen.all_panes:
             pane.view = self._views.get(pane.strategy, pane.view)
         self._panel().leave()
-        self._told = ("", "", Said(""))
+        self._told = ("", "", None)
         is_all = self._screen.restore_settings(for_good=True)
         if replaced:
             self._screen.forget_aside()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from specdec_tui.settings import SettingError
-from specdec_tui.tui.app.stage import Stage
 from specdec_tui.tui.commands.command import check_view, following_view
 from specdec_tui.tui.commands.table import key
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.app.stage import Stage
 
 
 class Views:

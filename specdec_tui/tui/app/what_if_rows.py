@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from specdec_tui.decoding.records import EMITTED, Status, Token
 from specdec_tui.settings import FIELDS, ModelChoice, Settings, unused_by
 from specdec_tui.tui.commands.palette_rows import Ask, Change, Refuse, Row, Take, rows_for
 from specdec_tui.tui.inspector.look import name_of
-from specdec_tui.tui.tokens.run_log import Place, RunLog
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.tokens.run_log import Place, RunLog
 
 MOST_TOKENS = 24
 

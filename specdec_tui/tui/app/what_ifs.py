@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from textual.notifications import SeverityLevel
 
-from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.decoding.figures import OF_THE_DRAFTER
 from specdec_tui.decoding.records import (
     Checked,
@@ -25,17 +24,18 @@ from specdec_tui.doors.characters import visible
 from specdec_tui.setting_kinds import format_value
 from specdec_tui.settings import SettingError, Settings, flag_of, implied_processor, quoted
 from specdec_tui.traces.children import WEIGHTS, Line, line_of, next_name, settings_of, weights_of
-from specdec_tui.traces.format import Trace
 from specdec_tui.tui.app.joining import Home, is_same_run
 from specdec_tui.tui.app.notices import Holds, always
 from specdec_tui.tui.app.runs import Play
-from specdec_tui.tui.app.what_if_rows import Candidate, Forms, candidates, what_if_rows
-from specdec_tui.tui.commands.dialog import Answer, Dialog
-from specdec_tui.tui.commands.palette import Palette
-from specdec_tui.tui.commands.palette_rows import Change, Refuse, Row, Take
 from specdec_tui.tui.commands.table import key
-from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.what_ifs import WhatIf
+
+if TYPE_CHECKING:
+    from specdec_tui.backends.pair import ModelInfo, PairInfo
+    from specdec_tui.traces.format import Trace
+    from specdec_tui.tui.app.what_if_rows import Candidate, Forms
+    from specdec_tui.tui.commands.dialog import Answer, Dialog
+    from specdec_tui.tui.panes.pane import StrategyPane
 
 _PLACEHOLDER = "another token, or a setting and its value: gamma 8"
 _PLACEHOLDER_WHOLE = "a setting and its value: weights expanded"
@@ -112,6 +112,8 @@ class WhatIfs:
 
     def ask(self) -> None:
         """What is to be other at the token that is inspected, and then play it."""
+        from specdec_tui.tui.app.what_if_rows import candidates  # not at a start
+
         pane = self._screen.current_pane
         if why := self._screen.why_no_what_if:
             self._screen.say(why, "warning")
@@ -127,6 +129,9 @@ class WhatIfs:
 
     def ask_whole(self, words: str = "") -> None:
         """The whole text of the current pane anew with another setting: that in these words, else a chosen one."""
+        from specdec_tui.tui.app.what_if_rows import what_if_rows
+        from specdec_tui.tui.commands.palette_rows import Change, Refuse
+
         if why := self._screen.why_no_what_if:
             self._screen.say(why, "warning")
         elif (start := self._start(self._screen.current_pane)) is None:
@@ -144,6 +149,10 @@ class WhatIfs:
                     self._screen.say(f"{quoted(words)} is no setting that a text follows from", "warning")
 
     def _ask(self, start: Start, position: int, found: Sequence[Candidate], placeholder: str) -> None:
+        from specdec_tui.tui.app.what_if_rows import what_if_rows
+        from specdec_tui.tui.commands.palette import Palette
+        from specdec_tui.tui.commands.palette_rows import Change, Row, Take
+
         def chosen(row: Row) -> None:
             match row.does:
                 case Take(token=other):
@@ -156,6 +165,8 @@ class WhatIfs:
 
     def _start(self, pane: StrategyPane) -> Start | None:
         """The run of a pane as what a what-if goes on from; None where none can, which is said."""
+        from specdec_tui.tui.app.what_if_rows import Forms
+
         trace, pair = self._screen.shown_trace, self._screen.pair
         if (refusal := self._refusal(pane, trace)) or trace is None:
             self._screen.say(refusal, "warning")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from specdec_tui.decoding.course import WINDOW_ROUNDS
-from specdec_tui.decoding.figures import RunFigures
-from specdec_tui.decoding.records import RoundVerified
 from specdec_tui.tui.figures.chart_layout import Chart
 from specdec_tui.tui.figures.chart_lines import (
     Ink,
@@ -21,8 +20,12 @@ from specdec_tui.tui.figures.chart_lines import (
     recent_name,
 )
 from specdec_tui.tui.figures.pass_chart import compact_passes, full_passes
-from specdec_tui.tui.figures.scale import Scale
 from specdec_tui.tui.figures.words import sparkline, speed_text
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.figures import RunFigures
+    from specdec_tui.decoding.records import RoundVerified
+    from specdec_tui.tui.figures.scale import Scale
 
 LATEST_ROUNDS = 10
 _LABEL = 13

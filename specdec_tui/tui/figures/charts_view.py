@@ -8,7 +8,6 @@ from textual import events
 from textual.geometry import Offset, Region
 
 from specdec_tui.decoding.figures import RunFigures
-from specdec_tui.tui.figures.chart_cells import applicable, compact_chart, full_chart
 from specdec_tui.tui.figures.chart_layout import Chart, arrange, without_blanks
 from specdec_tui.tui.figures.chart_lines import Ink, gauge_lines, padded
 from specdec_tui.tui.figures.drawn import DrawnView
@@ -60,6 +59,8 @@ class ChartsView(DrawnView):
         if width <= 0 or height <= 0:
             self._place_plot(None)
             return
+        from specdec_tui.tui.figures.chart_cells import applicable, compact_chart, full_chart  # not at a start
+
         figures, baseline, scale = self._figures, self._baseline, self._scale
         window = figures.window()
         gauges = gauge_lines(figures, window, baseline, self._is_target, width, scale)

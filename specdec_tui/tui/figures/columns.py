@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
 from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED, Costs
-from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import EndReason, Lossless, LosslessStatus
 from specdec_tui.decoding.standing import Standing, Verdict
 from specdec_tui.doors.characters import visible
 from specdec_tui.tui.figures.pinned import Changes, cell
 from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, WARN, Part, lossless_part, speed_text
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.figures import RunFigures
 
 _NOTHING = ("–", "")
 _LONGEST_DRAFTER, _WIDEST_DRAFTER = 12, 40

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual import events
@@ -18,9 +19,11 @@ from specdec_tui.decoding.figures import OTHER_TEXTS, RunFigures
 from specdec_tui.decoding.records import Lossless
 from specdec_tui.decoding.standing import Standing, Verdict, standing
 from specdec_tui.tui.figures.columns import COLUMNS, LATER, Column, Entry, columns_of
-from specdec_tui.tui.figures.pinned import Changes
 from specdec_tui.tui.figures.table_notes import note_lines, notes
 from specdec_tui.tui.figures.words import QUIET, WARN, Part, fit_groups
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.figures.pinned import Changes
 
 Row = tuple[str, RunFigures, Lossless | None]
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
-from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.forecast import along
 from specdec_tui.decoding.passes import in_words, knee, limit_seconds, why_not_measured
 from specdec_tui.tui.figures.chart_lines import Ink, Line, cells, padded
 from specdec_tui.tui.figures.scale import round_number
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.figures import RunFigures
 
 _AXIS = 6  # cells of the numbers on either side
 _LEAST_PLOT = 16  # columns, below which the numbers on the right give way

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from specdec_tui.decoding.differences import Difference, Measured, differences, target_drift
-from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.records import EndReason
 from specdec_tui.doors.characters import visible
 from specdec_tui.tui.figures.words import GOOD, QUIET, WARN, Part
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.differences import Difference, Measured
+    from specdec_tui.decoding.figures import RunFigures
 
 BEYOND, WITHIN = "beyond the noise", "within the noise"
 UP, DOWN, ALIKE, UNLIKE = "▲", "▼", "≈", "?"
@@ -71,6 +74,8 @@ def changes_since(
     """By strategy, of all that ran; none of the pinned runs themselves. `praised`: whose speedup is what it seems."""
     if is_pinned(pinned, runs):
         return {}
+    from specdec_tui.decoding.differences import differences  # not at a start
+
     same_target = pinned.made.models[:1] == made.models[:1]
     found = {}
     for name, now in runs.items():
@@ -217,6 +222,8 @@ def note(
     for why, names in whys.items():
         whom = "" if len(names) == len(changes) else f" ({', '.join(map(visible, names))})"
         told.append([(f"{UNLIKE} not comparable: {why}{whom}", WARN)])
+    from specdec_tui.decoding.differences import target_drift
+
     drift = target_drift(*baselines) if pinned.made.models[:1] == made.models[:1] else None
     target = changes.get("target")
     if drift is not None and target is not None and target.mark("tok/s") in (UP, DOWN):

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, replace
 from math import ceil, floor, log10
+from typing import TYPE_CHECKING
 
 from specdec_tui.decoding.course import LEAST_SECONDS, RunCourse
-from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.standing import standing
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.figures import RunFigures
 
 _ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from math import floor, log10
+from typing import TYPE_CHECKING
 
 from rich.style import Style
 from textual_plot import HiResMode
 
-from specdec_tui.decoding.course import RunCourse
 from specdec_tui.tui.figures.plot import Plot
-from specdec_tui.tui.figures.scale import Scale
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.course import RunCourse
+    from specdec_tui.tui.figures.scale import Scale
 
 
 def ticks(top: float, most: int) -> list[float]:

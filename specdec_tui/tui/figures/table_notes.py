@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 
@@ -10,8 +11,10 @@ from specdec_tui.decoding.costs import TIMES_VARY, UNPREDICTED
 from specdec_tui.decoding.standing import MARKS, MEANINGS, RECOMPUTES, Verdict
 from specdec_tui.doors.characters import visible
 from specdec_tui.tui.commands.table import key
-from specdec_tui.tui.figures.columns import Entry
 from specdec_tui.tui.figures.words import QUIET, WARN, Part
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.figures.columns import Entry
 
 _MOST_NOTE_ROWS = 3
 

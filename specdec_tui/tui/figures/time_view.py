@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual import events
 
 from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.tui.figures.chart_lines import padded
 from specdec_tui.tui.figures.drawn import DrawnView
-from specdec_tui.tui.figures.time_lines import Beside, time_lines
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.figures.time_lines import Beside
 
 
 class TimeView(DrawnView):
@@ -31,6 +35,8 @@ class TimeView(DrawnView):
     def _draw(self) -> None:
         if not self.display or not self.is_attached or not self.size:
             return
+        from specdec_tui.tui.figures.time_lines import time_lines  # not at a start
+
         lines = time_lines(self._figures, self._baseline, self._wall, *self.size, self._beside)
         self._lines = [padded(line, self.size.width) for line in lines]
         self.refresh()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import ceil, floor
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual_plot import HiResMode
 
 from specdec_tui.decoding.forecast import top_of
-from specdec_tui.decoding.sweep import Point
 from specdec_tui.traces.bounds import MOST_DRAFTS
 from specdec_tui.tui.figures.plot import Plot, PlotCanvas
 from specdec_tui.tui.figures.speed_plot import ticks
 from specdec_tui.tui.lab.reading import Reading, middle_of
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.sweep import Point
 
 MEASURED, DOUBTED, BEST, HERE = "●", "?", "◆", "○"
 _MARGIN = 0.4  # of a γ, beside the first and the last

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from specdec_tui.decoding.figures import RunFigures
 from specdec_tui.decoding.forecast import (
     AS_MEASURED,
     Basis,
@@ -24,6 +24,9 @@ from specdec_tui.decoding.reliability import TOLERANCE
 from specdec_tui.decoding.sweep import Point, points_of, with_passes
 from specdec_tui.gamma_sweep import REPEATS, gammas_of, shares
 from specdec_tui.traces.bounds import MOST_DRAFTS
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.figures import RunFigures
 
 FIGURES = ("α", "c", "v")
 """What can be set to other values than the measured ones."""

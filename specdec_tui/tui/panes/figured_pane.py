@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 from textual.widgets import Static
@@ -12,8 +13,6 @@ from specdec_tui.decoding.records import Lossless, strategy_of
 from specdec_tui.decoding.standing import Standing, standing
 from specdec_tui.tui.figures.charts_view import ChartsView
 from specdec_tui.tui.figures.pinned import Changes, groups
-from specdec_tui.tui.figures.scale import Scale
-from specdec_tui.tui.figures.time_lines import Beside
 from specdec_tui.tui.figures.time_view import TimeView
 from specdec_tui.tui.figures.words import (
     PLAIN_STRATEGIES,
@@ -26,6 +25,10 @@ from specdec_tui.tui.figures.words import (
 )
 from specdec_tui.tui.panes.pace import Pace
 from specdec_tui.tui.tokens.cursor_pane import CursorPane
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.figures.scale import Scale
+    from specdec_tui.tui.figures.time_lines import Beside
 
 # Numbers that change faster than this cannot be read, and painting them takes time from decoding.
 _FIGURES_SECONDS = 0.4

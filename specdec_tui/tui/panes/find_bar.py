@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -14,7 +14,9 @@ from textual.widgets import Input, Static
 
 from specdec_tui.tui.commands.command import FIND
 from specdec_tui.tui.commands.table import bindings, key
-from specdec_tui.tui.lines.line_view import LineView
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.lines.line_view import LineView
 
 # While text arrives, the count is brought up to date as often as it can be read.
 _COUNT_SECONDS = 0.4

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
@@ -25,11 +26,13 @@ from specdec_tui.decoding.records import (
 from specdec_tui.decoding.shares import shares
 from specdec_tui.glossary import fate_word
 from specdec_tui.tui.figures.scale import Scale, common_scale
-from specdec_tui.tui.figures.time_lines import Beside
 from specdec_tui.tui.figures.words import PLAIN_STRATEGIES, PaneState
 from specdec_tui.tui.panes.in_sight import PanesInSight
 from specdec_tui.tui.panes.pane import DRAWN, StrategyPane
 from specdec_tui.tui.panes.what_if_panes import WhatIfPanes
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.figures.time_lines import Beside
 
 _SCALE_SECONDS = 0.4  # as often as figures come to the screen
 

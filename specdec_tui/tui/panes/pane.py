@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -40,12 +40,14 @@ from specdec_tui.tui.panes.fates import Fates
 from specdec_tui.tui.panes.figured_pane import FiguredPane
 from specdec_tui.tui.panes.find_bar import FindBar
 from specdec_tui.tui.panes.note_box import NoteBox
-from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.rounds_view import RoundsView
-from specdec_tui.tui.tokens.run_log import Place
 from specdec_tui.tui.tokens.token_view import TokenView
 from specdec_tui.tui.tokens.transcript import Turn
 from specdec_tui.tui.tokens.tree_view import TreeView
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.tokens.cursor_view import CursorView
+    from specdec_tui.tui.tokens.run_log import Place
 
 _SHORT, _TALL = 5, 12
 DRAWN = ("charts", "time")

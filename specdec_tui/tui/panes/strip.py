@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual import events
@@ -15,7 +16,9 @@ from specdec_tui.decoding.figures import OTHER_TEXTS
 from specdec_tui.decoding.standing import Verdict
 from specdec_tui.settings import SPECULATIVE
 from specdec_tui.tui.figures.words import BAD, GOOD, QUIET, SO_FAR, WARN
-from specdec_tui.tui.panes.pane import StrategyPane
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.panes.pane import StrategyPane
 
 _STYLES = {Verdict.FASTER: GOOD, Verdict.SLOWER: WARN, Verdict.DISTURBED: WARN}
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from specdec_tui.decoding.records import Event, Origin, RunStarted, Step, strategy_of
 from specdec_tui.settings import STRATEGIES
-from specdec_tui.tui.panes.pane import StrategyPane
 from specdec_tui.tui.panes.what_if_pane import MOST_WHAT_IFS, WhatIfPane
 from specdec_tui.tui.tokens.chips import spell
-from specdec_tui.tui.tokens.run_log import RunLog
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.panes.pane import StrategyPane
+    from specdec_tui.tui.tokens.run_log import RunLog
 
 
 class WhatIfPanes:

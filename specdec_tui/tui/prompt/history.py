@@ -12,8 +12,6 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from specdec_tui.doors.reading import read_end
 from specdec_tui.doors.writing import append, place
 
@@ -79,6 +77,8 @@ class PromptHistory:
             return
         if len(_line(text)) <= LARGEST_ENTRY:
             self._unsaved.append(text)
+        from filelock import Timeout  # not at a start
+
         try:
             self._save()
         except Timeout:
@@ -98,6 +98,8 @@ class PromptHistory:
         path = self._path
         if path is None or not self._unsaved:
             return
+        from filelock import FileLock
+
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with FileLock(f"{path}.lock", timeout=_PATIENCE_SECONDS, mode=0o600):
             saved = self._read()

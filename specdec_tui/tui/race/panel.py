@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.content import Content
@@ -10,11 +11,12 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 
-from specdec_tui.decoding.standing import Standing
 from specdec_tui.tui.figures.words import QUIET
-from specdec_tui.tui.race.lanes import Lane, lane_lines, lanes_of
-from specdec_tui.tui.race.race import Race
-from specdec_tui.tui.race.round_text import chosen_words, round_lines
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.standing import Standing
+    from specdec_tui.tui.race.lanes import Lane
+    from specdec_tui.tui.race.race import Race
 
 _ROUND_ROWS = 4  # a rule, and what is drafted, verified and kept
 
@@ -63,6 +65,8 @@ class RacePanel(Widget):
         width, height = self.content_size
         lines: list[Content] = []
         if self._race is not None and width and height:
+            from specdec_tui.tui.race.lanes import lane_lines, lanes_of  # not at a start
+
             self._lanes = lanes_of(self._race, self._standings)
             self._lanes = in_sight(self._lanes, self._chosen, height)
             lines = lane_lines(self._lanes, self._race, self._chosen, width)
@@ -74,6 +78,8 @@ class RacePanel(Widget):
 
     def _round(self, race: Race, width: int, rows: int) -> list[Content]:
         """As much of the round as has room: what is kept last, the rule first."""
+        from specdec_tui.tui.race.round_text import chosen_words, round_lines
+
         moment = race.moment(self._chosen)
         title = f"─ {chosen_words(moment)} "
         rule = Content.styled(title + "─" * max(0, width - len(title)), QUIET).truncate(width)

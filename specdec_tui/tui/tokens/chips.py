@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from specdec_tui.decoding.records import Status, Token
 from specdec_tui.doors.characters import visible
 from specdec_tui.tui.tokens.style import GLYPHS
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.records import Status, Token
 
 
 class Kind(Enum):

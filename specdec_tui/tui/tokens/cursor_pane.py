@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.containers import Vertical
 from textual.message import Message
 
-from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.run_log import Place, RunLog
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.tokens.cursor_view import CursorView
 
 _CURSOR_ACTIONS = ("move_cursor", "turn_inspector", "go_to_rejection", "go_to_difference", "branch")
 

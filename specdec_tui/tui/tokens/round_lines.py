@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from specdec_tui.decoding.chances import in_digits, is_greedy, was_judged
 from specdec_tui.decoding.records import DraftsProposed, Insight, PrefillDone, RoundVerified, Status, Token
 from specdec_tui.tui.tokens.chips import Run, cells_in, chip
-from specdec_tui.tui.tokens.run_log import Row, Shown
 from specdec_tui.tui.tokens.style import GLYPHS
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.tokens.run_log import Row, Shown
 
 _GAP = " "
 _LEAST_CHIP = 6

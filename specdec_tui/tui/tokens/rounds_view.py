@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from specdec_tui.tui.tokens.chips import Run
-from specdec_tui.tui.tokens.round_lines import round_lines
 from specdec_tui.tui.tokens.rows_view import RowsView
-from specdec_tui.tui.tokens.run_log import Row
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.tokens.chips import Run
+    from specdec_tui.tui.tokens.run_log import Row
 
 # From so many lines on a round may have a line for each of its tokens: several rounds stay in sight.
 _ROOMY = 14
@@ -35,6 +37,8 @@ class RoundsView(RowsView):
         return " · ".join(["rounds", *parts])
 
     def lines_for(self, row: Row, width: int) -> list[list[Run]]:
+        from specdec_tui.tui.tokens.round_lines import round_lines  # not at a start
+
         return round_lines(row, width, in_rows=self._roomy)
 
     def fit(self) -> None:

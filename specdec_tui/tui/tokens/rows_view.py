@@ -12,19 +12,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from math import inf
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.timer import Timer
 
-from specdec_tui.decoding.records import Status, Token
 from specdec_tui.tui.lines.inks import ink
-from specdec_tui.tui.lines.view_search import ViewSearch
 from specdec_tui.tui.tokens.chips import Kind, Run
 from specdec_tui.tui.tokens.cursor_view import CursorView
 from specdec_tui.tui.tokens.run_log import Place, Row, RunLog, Shown
 from specdec_tui.tui.tokens.style import TOKEN_CLASSES, stressed
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.records import Status, Token
+    from specdec_tui.tui.lines.view_search import ViewSearch
 
 _NUMBERS, _BLANKS = "rounds--numbers", "rounds--blanks"
 _MARKED = Style(reverse=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from specdec_tui.decoding.records import Status
 from specdec_tui.tui.tokens.thrown_away import OFF_TEXT, SEAM, Around, Mark, Piece, marked, rounds_of
+
+if TYPE_CHECKING:
+    from specdec_tui.decoding.records import Status
 
 MOST_TURNS, MOST_TOKENS = 50, 16_000
 _LONGEST_PROMPT = 400

@@ -18,12 +18,15 @@ What has no room goes on in the next line, behind an elbow that joins it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
 from specdec_tui.decoding.records import Beam, DraftsProposed, PrefillDone, Status, Token, beams_of
 from specdec_tui.tui.tokens.chips import Run, cells_in, chip, fitted, spell
-from specdec_tui.tui.tokens.run_log import Row
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.tokens.run_log import Row
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NATS = 6.0  # a target this unsure fills the bar: as unsure as between 400 equal tokens

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from specdec_tui.decoding.chances import is_greedy
-from specdec_tui.tui.tokens.chips import Run
 from specdec_tui.tui.tokens.rows_view import RowsView
-from specdec_tui.tui.tokens.run_log import Row
 from specdec_tui.tui.tokens.tree_lines import entropy_bar, tree_lines
+
+if TYPE_CHECKING:
+    from specdec_tui.tui.tokens.chips import Run
+    from specdec_tui.tui.tokens.run_log import Row
 
 
 class TreeView(RowsView):
