@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdec_tui.backends import template_process
 from specdec_tui.backends.in_time import Stopped, TooLong, in_time
 from specdec_tui.doors.characters import one_line
 
@@ -129,7 +128,7 @@ def _messages(prompt: str, history: Sequence[Turn], in_parts: bool) -> list[dict
 def _ask(question: str, end: float, cancelled: Callable[[], bool]) -> list[dict[str, str]]:
     """The answer of a template process, which never outlives the question."""
     # -P: no module of the folder that the app was started in.
-    command = [sys.executable, "-P", str(Path(template_process.__file__))]
+    command = [sys.executable, "-P", str(Path(__file__).with_name("template_process.py"))]
     try:
         process = subprocess.Popen(
             command,

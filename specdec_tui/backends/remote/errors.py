@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Iterator
-from typing import Literal
-
-import httpx2
+from typing import TYPE_CHECKING, Literal
 
 from specdec_tui.backends.remote.key import Key
 from specdec_tui.doors.characters import one_line
 from specdec_tui.variables import API_KEY, PREFIX
+
+if TYPE_CHECKING:
+    import httpx2
 
 CONNECT_SECONDS = 5.0
 """How long a connection may take to be made, TLS included."""
@@ -93,6 +94,8 @@ def of_status(status: int, said: str, key: Key, after: float = -1) -> ServerErro
 
 def of_library(error: Exception, server: str, timeout: float, heard: bool) -> ServerError:
     """Of an exception of the client's library. `server` is its address, `heard` whether an answer had begun."""
+    import httpx2  # not before there is a server
+
     untrusted = next((e for e in _chain(error) if isinstance(e, ssl.SSLError)), None)
     if untrusted is not None and isinstance(error, httpx2.ConnectError):
         return ServerError(f"no safe connection to {server}: {_of_tls(untrusted)}", "tls")

@@ -79,6 +79,9 @@ class EngineReported(Message):
     """The mailbox of the engine's thread has something in it."""
 
 
+START_SECONDS = 5.0
+"""How long nothing is collected: most of what a load imports comes in that time."""
+
 SERVER_SECONDS = 5.0
 """Between two looks at a target's server, where nothing else is at work."""
 
@@ -209,8 +212,8 @@ class SpecdecApp(DressedOnce, Actions, inherit_bindings=False):
 
     def _painted(self) -> None:
         """Behind the first painting: importing the model libraries holds the interpreter for a while."""
-        end_a_start()
         self.runs.engine.start()
+        self.set_timer(START_SECONDS, end_a_start)
 
     def on_unmount(self) -> None:
         self.runs.engine.close()

@@ -28,7 +28,7 @@ IN_FOUR_SENTENCES = (
 )
 SPEED = 0.1
 """Of true time: at 40 tokens a second nobody sees what happens."""
-WAIT_SECONDS, TICK_SECONDS, REST_SECONDS = 1.0, 0.5, 20.0
+WAIT_SECONDS, TICK_SECONDS, REST_SECONDS = 2.5, 0.5, 20.0
 """A load shorter than the first needs nothing to watch; each painting takes time from it; then it plays once more."""
 
 

@@ -2,8 +2,7 @@
 
 A full one walks every object of the app and of torch with the interpreter held: 60 to 200 ms were
 measured, during which no key is answered and no round begins. Young objects are collected as ever.
-What is imported and built up to the first painting stays, so looking for garbage in it finds nothing: that took a tenth
-of a start.
+What is imported and built at a start stays, so looking for garbage in it finds nothing: that took a tenth of it.
 """
 
 from __future__ import annotations
