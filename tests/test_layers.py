@@ -172,6 +172,34 @@ def test_the_screen_is_up_before_torch_and_what_draws_plots_are_imported() -> No
     assert done.stdout.strip() == "[]"
 
 
+NOT_AT_A_START = (
+    "filelock",
+    "httpx2",
+    "importlib.metadata",
+    "msgspec",
+    "tomlkit",
+    "specdec_tui.benchmark",
+    "specdec_tui.tui.commands.palette",
+    "specdec_tui.tui.figures.chart_cells",
+    "specdec_tui.tui.inspector",
+    "specdec_tui.tui.lab",
+    "specdec_tui.tui.race.lanes",
+    "specdec_tui.tui.screens",
+    "specdec_tui.tui.tour.steps",
+)
+
+
+def test_what_the_screen_does_not_show_at_a_start_is_imported_when_it_is_wanted() -> None:
+    program = ("session", "tui.app.own_themes", "tui.app.program", "tui.commands.keymap")  # as the command line has it
+    code = "import sys\n" + "\n".join(f"import specdec_tui.{name}" for name in program)
+    code += "\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert "specdec_tui.tui.app.app" in loaded
+    early = [name for name in loaded if any(f"{name}.".startswith(f"{late}.") for late in NOT_AT_A_START)]
+    assert not early
+
+
 def test_help_imports_neither_torch_nor_textual() -> None:
     code = (
         "import sys\nfrom specdec_tui.cli import main\n"

@@ -6,7 +6,12 @@ import pytest
 from shell import make_app, until
 
 from specdec_tui.tui.app import front
-from specdec_tui.tui.terminal.collector import collect_everything, full_collections_on_request
+from specdec_tui.tui.terminal.collector import (
+    begin_a_start,
+    collect_everything,
+    end_a_start,
+    full_collections_on_request,
+)
 
 
 def test_young_objects_are_collected_as_ever_and_full_collections_wait() -> None:
@@ -15,6 +20,20 @@ def test_young_objects_are_collected_as_ever_and_full_collections_wait() -> None
         assert gc.get_threshold()[:2] == before[:2]
         assert gc.get_threshold()[2] > 100_000
     assert gc.get_threshold() == before
+
+
+def test_nothing_is_collected_in_a_start_and_what_it_made_never() -> None:
+    try:
+        begin_a_start()
+        assert not gc.isenabled()
+        end_a_start()
+        assert gc.isenabled() and gc.get_freeze_count() > 1000
+        gc.unfreeze()
+        end_a_start()  # no start was begun
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 async def test_a_full_collection_follows_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
