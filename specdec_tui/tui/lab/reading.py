@@ -117,8 +117,18 @@ class Reading:
         return [point for point in others if best is not None and middle_of(point) > (best.ratio or 0.0)]
 
     @property
+    def least_slow(self) -> Point | None:
+        """The fastest of several γ of a sweep without a best, all of which lose however far their clocks are off."""
+        swept = [point for point in self.points.values() if point.gamma in self.swept]
+        if len(swept) < 2 or self.best_measured is not None or not all(map(_surely_loses, swept)):
+            return None
+        return max(swept, key=lambda point: (middle_of(point), -point.gamma))
+
+    @property
     def wanted(self) -> int | None:
         """The γ to take: the best that was measured, else that of the curve; 0 where none is faster than the target."""
+        if self.least_slow is not None:
+            return 0
         if (measured := self.best_measured) is not None:
             return measured.gamma if measured.ratio is not None and measured.ratio > 1 else 0
         return None if self.best is None else self.best.gamma
@@ -186,6 +196,12 @@ def sweep_seconds(reading: Reading) -> float | None:
     own = [baseline.decode_seconds / speeds[n] if speeds.get(n) else run.decode_seconds for n in gammas]
     heats = len(shares(gammas, 0))
     return REPEATS * (heats * plain + sum(own) + len(gammas) * run.prefill_seconds)
+
+
+def _surely_loses(point: Point) -> bool:
+    """By its ends as they are said: where all of its clocks are disturbed these are what the tokens allow at most."""
+    ends = [end for end in (point.ratio, point.high) if end is not None]
+    return bool(ends) and round(max(ends), 2) < 1
 
 
 def middle_of(point: Point) -> float:

@@ -26,6 +26,7 @@ from specdec_tui.tui.lab.words import (
     about_text,
     advice_lines,
     figure_line,
+    losing_lines,
     purpose_lines,
     round_lines,
     source_line,
@@ -184,6 +185,7 @@ class LabScreen(Dialog[None]):
                 [(f"γ {gamma} measured ", QUIET), (point.text, "bold"), (f" {point.doubt}", WARN)]
                 for gamma, point in reading.points.items()
             ]
+            lines += losing_lines(reading)
             can_sweep = not (reading.subject.swept or self._laboratory.no_sweep(self._strategy))
             if reading.points and can_sweep and progress is None:
                 again = f"A sweep (s{self._sweep_time}) runs the prompt again at several γ, the target's rounds between"

@@ -205,6 +205,7 @@ def advice_lines(reading: Reading) -> list[Line]:
     if reading.far is not None:
         mark = "" if reading.supposed.is_nothing else WHAT_IF
         lines.append([(f"γ {reading.gamma}: ", QUIET), (f"{reading.far.text}{mark}", _ink(bool(mark)))])
+    lines += losing_lines(reading)
     if measured is not None and measured.ratio is not None:
         if measured.ratio <= 1:
             lines.append([("do not speculate: ", BAD), (f"the fastest measured, γ {measured.gamma}, is ", "")])
@@ -219,6 +220,26 @@ def advice_lines(reading: Reading) -> list[Line]:
         for why, found in others.items():
             lines[-1].append((f" · not compared: {'; '.join(found)} ({why})", QUIET))
     return lines
+
+
+def losing_lines(reading: Reading) -> list[Line]:
+    """That every γ of a sweep loses, though its clocks leave open by how much."""
+    fastest = reading.least_slow
+    if fastest is None:
+        return []
+    doubts: dict[str, list[int]] = {}
+    for point in reading.points.values():
+        if point.gamma in reading.swept and point.doubt:
+            doubts.setdefault(point.doubt, []).append(point.gamma)
+    why = "; ".join(f"{doubt} at γ {ranges(gammas)}" for doubt, gammas in doubts.items())
+    return [
+        [
+            ("do not speculate: ", BAD),
+            (f"each γ measured loses, γ {fastest.gamma} least: ", ""),
+            (fastest.text, WARN),
+            (f" · {why}: by how much is not known" if why else "", QUIET),
+        ]
+    ]
 
 
 def _break_even_parts(reading: Reading) -> Line:

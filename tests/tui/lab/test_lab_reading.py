@@ -18,6 +18,7 @@ from specdec_tui.tui.lab.words import (
     about_text,
     advice_lines,
     figure_line,
+    losing_lines,
     ranges,
     round_lines,
     source_line,
@@ -170,6 +171,54 @@ def test_where_all_that_was_measured_is_slower_the_best_is_not_to_speculate() ->
     reading = replace(reading, swept=frozenset(reading.points))
     assert reading.wanted == 0
     assert "do not speculate: the fastest measured, γ 2" in "\n".join(map(words, advice_lines(reading)))
+
+
+DISTURBED = "clock disturbed"
+
+
+@pytest.mark.parametrize(
+    ("points", "told"),
+    [
+        (
+            [Point(1, None, 0.7, 0.9, 2, DISTURBED), Point(2, None, 0.8, 0.96, 2, DISTURBED)],
+            "γ 2 least: 0.80–0.96× · clock disturbed at γ 1–2: by how much is not known",
+        ),
+        (
+            [
+                Point(1, 0.9, 0.85, 0.95, 2),
+                Point(2, None, 0.5, 0.8, 2, DISTURBED),
+                Point(4, 0.5, 0.4, 0.6, 2, "too short"),
+            ],
+            "γ 1 least: 0.90× [0.85–0.95] · clock disturbed at γ 2; too short at γ 4: by how much is not known",
+        ),
+    ],
+)
+@pytest.mark.parametrize("lacking", ["", "the clock was disturbed"])
+def test_where_all_lose_on_a_disturbed_clock_both_are_said(points: list[Point], told: str, lacking: str) -> None:
+    reading = replace(with_point(), points={point.gamma: point for point in points}, lacking=lacking)
+    reading = replace(reading, swept=frozenset(reading.points))
+    assert reading.best_measured is None and reading.wanted == 0
+    expected = f"do not speculate: each γ measured loses, {told}"
+    assert [words(line) for line in losing_lines(reading)] == [expected]
+    assert expected in map(words, advice_lines(reading))
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [Point(1, None, 0.7, 0.9, 2, DISTURBED), Point(2, None, 0.8, 1.04, 2, DISTURBED)],  # one may be faster
+        [Point(1, None, 0.7, 0.9, 2, DISTURBED), Point(2, None, None, None, 2, DISTURBED)],  # nothing known of one
+        [Point(1, None, 0.7, 0.9, 2, DISTURBED), Point(2, 1.3, 0.9, 1.4, 2, DISTURBED)],
+        [Point(1, None, 0.7, 0.9, 2, DISTURBED), Point(2, None, 0.9, 0.997, 2, DISTURBED)],  # said to be 1.00
+        [Point(2, None, 0.7, 0.9, 2, DISTURBED)],  # one γ says nothing of others
+        [Point(1, 0.9, 0.8, 0.95, 2), Point(2, 0.8, 0.7, 0.85, 2)],  # no doubt: the best measured says it
+    ],
+)
+def test_where_it_is_open_whether_all_lose_nobody_says_so(points: list[Point]) -> None:
+    reading = replace(with_point(), points={point.gamma: point for point in points})
+    reading = replace(reading, swept=frozenset(reading.points))
+    assert losing_lines(reading) == []
+    assert losing_lines(replace(reading, swept=frozenset())) == []
 
 
 def test_points_of_a_sweep_are_told_of_a_run_that_drafted_nothing() -> None:

@@ -126,6 +126,18 @@ async def test_a_measurement_that_no_clock_allows_is_asked_about_and_never_prais
         assert "?" in drawn(app)
 
 
+async def test_a_sweep_on_a_disturbed_clock_says_all_the_same_that_every_gamma_loses() -> None:
+    pairs = [(run_of(gamma, alpha=0.1, draft=2.0, pace=0.5, seed=seed), plain()) for gamma in (2, 4) for seed in (1, 2)]
+    app = LabApp(Bench({"speculative": Subject("speculative", pairs[0][0], plain(), "", pairs)}))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        told = " ".join(said(app).split())
+        assert app.lab.reading.lacking and "Clock disturbed: nothing can be predicted of this run." in told
+        assert "do not speculate: each γ measured loses, γ 2 least: " in told
+        assert "clock disturbed at γ 2, 4: by how much is not known" in told
+        assert "enter takes γ 0" in told
+
+
 async def test_a_small_screen_keeps_room_for_a_curve_whose_speedups_can_be_read() -> None:
     of = bench(swept=True)
     of.progress = Progress("speculative", 1, 6, 42.0)
