@@ -228,7 +228,18 @@ print(json.dumps({
     "gap": float((rows[-1] - target.open().extend([5, 9, 3], 1)[0]).abs().max()),
 }))
 """
-HEAVY = {"transformers", "accelerate", "huggingface_hub", "sympy", "gguf", "safetensors", "bitsandbytes", "pandas", "httpx2", "jinja2"}
+HEAVY = {
+    "transformers",
+    "accelerate",
+    "huggingface_hub",
+    "sympy",
+    "gguf",
+    "safetensors",
+    "bitsandbytes",
+    "pandas",
+    "httpx2",
+    "jinja2",
+}
 
 
 def test_a_second_launch_imports_transformers_only_when_its_layers_are_asked(

@@ -6,6 +6,8 @@ Maps are of the file's own pages: what one process has read, all others share.
 from __future__ import annotations
 
 import mmap
+import os
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from specdec_tui.backends.gguf.kinds import BF16, F16, F32, KINDS, kind_name
 from specdec_tui.backends.gguf.parts import header_of, parts_of
 from specdec_tui.backends.memory import gigabytes
 from specdec_tui.backends.pair import LoadError, Progress, ReportProgress
-from specdec_tui.backends.small_files import opened
+from specdec_tui.backends.small_files import FileProblem, opened
 from specdec_tui.doors.characters import named
 
 _CHUNK = 16 << 20  # bytes between two reports
@@ -33,9 +35,18 @@ class GgufFile:
         self.paths = parts_of(path)
         self.tensors = self.header.tensors
         self._maps: list[mmap.mmap] = []
-        for each in self.paths:
-            with opened(each) as (file, _):
-                self._maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        self._open: list[tuple[int, int]] = []  # a descriptor, and when the file had last been written
+        for no, each in enumerate(self.paths):
+            end = max((t.offset + t.size for t in self.tensors.values() if t.part == no), default=1)
+            with opened(each) as (file, size):
+                if size < end:
+                    raise FileProblem("became shorter while it was read")
+                try:
+                    self._maps.append(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+                except ValueError:
+                    raise FileProblem("became shorter while it was read") from None
+                self._open.append((os.dup(file.fileno()), os.fstat(file.fileno()).st_mtime_ns))
+                weakref.finalize(self, os.close, self._open[-1][0])
         self._parts = [np.frombuffer(memory, np.uint8) for memory in self._maps]
 
     @property
@@ -44,10 +55,16 @@ class GgufFile:
         return sum(part.size for part in self._parts)
 
     def check(self) -> None:
-        """LoadError where a file has become shorter since: who reads what it held would be killed (SIGBUS)."""
-        for path, memory in zip(self.paths, self._maps, strict=True):
-            if memory.size() < len(memory):
+        """LoadError where a file has become shorter since: who reads what it held would be killed (SIGBUS).
+
+        And where it was written to, so that its weights are others. One that took its name changes nothing.
+        """
+        for path, memory, (descriptor, written) in zip(self.paths, self._maps, self._open, strict=True):
+            now = os.fstat(descriptor)
+            if now.st_size < len(memory):
                 raise LoadError(f"{path} has become shorter while it was in use: load the models again.")
+            if now.st_mtime_ns != written:
+                raise LoadError(f"{path} was written to while it was in use: load the models again.")
 
     def rows(self, name: str) -> np.ndarray:
         """A tensor as it is packed: [rows, bytes of a row] uint8, read-only, a view of the file.
@@ -94,13 +111,14 @@ class GgufFile:
     def warm(self, progress: ReportProgress) -> None:
         """Have the disk read all of it into the page cache, telling the bytes; what `progress` raises ends it.
 
-        Milliseconds for each gigabyte that is there already.
+        Milliseconds for each gigabyte that is there already. LoadError as of `check`.
         """
         whole, done = self.size, 0
         name = self.paths[0].name
         for memory, part in zip(self._maps, self._parts, strict=True):
             for start in range(0, part.size, _CHUNK):
                 progress(Progress(f"Reading {name}: {gigabytes(done)} of {gigabytes(whole)}", done / whole))
+                self.check()
                 if hasattr(memory, "madvise"):
                     memory.madvise(mmap.MADV_WILLNEED, start, min(2 * _CHUNK, part.size - start))
                 chunk = part[start : start + _CHUNK]

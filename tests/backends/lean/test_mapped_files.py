@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -13,9 +14,13 @@ import torch
 from tiny_gguf import KIND, write_tiny_gguf
 
 from specdec_tui.backends.errors import describe_error
+from specdec_tui.backends.gguf.files import GgufFile
+from specdec_tui.backends.gguf.header import GgufHeader
+from specdec_tui.backends.gguf.parts import header_of
 from specdec_tui.backends.lean.model import LeanModel
 from specdec_tui.backends.loading import load_pair
-from specdec_tui.backends.pair import LoadError
+from specdec_tui.backends.pair import LoadError, Progress
+from specdec_tui.backends.small_files import FileProblem
 from specdec_tui.settings import ModelChoice
 
 
@@ -47,6 +52,56 @@ def test_a_file_that_becomes_shorter_ends_the_next_pass_in_one_line(file: Path) 
             f"{file} has become shorter while it was in use: load the models again."
         )
     assert context.length == 3
+
+
+def test_a_file_that_is_written_to_in_its_place_ends_the_next_pass_in_one_line(file: Path) -> None:
+    """Its weights would be others from one pass to the next, and the text nobody's."""
+    model = load(file)
+    context = model.open()
+    context.extend([1, 2, 3], 1)
+    with file.open("r+b") as content:
+        content.seek(-40, os.SEEK_END)
+        content.write(b"\x01")
+    with pytest.raises(LoadError) as caught:
+        context.extend([4], 1)
+    assert str(caught.value) == f"{file} was written to while it was in use: load the models again."
+
+
+def test_a_file_that_is_cut_off_between_its_parts_being_read_ends_the_load_in_one_line(file: Path) -> None:
+    found = GgufFile(file)
+
+    def cut(step: Progress) -> None:
+        os.truncate(file, 4096)
+
+    with pytest.raises(LoadError, match="has become shorter while it was in use"):
+        found.warm(cut)
+    with pytest.raises(LoadError, match="cut off"):
+        load(file)
+
+
+def test_a_file_that_is_cut_off_behind_the_reading_of_its_header_is_a_problem_in_words(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_and_cut(path: Path) -> GgufHeader:
+        header = header_of(path)
+        os.truncate(path, 4096)
+        return header
+
+    monkeypatch.setattr("specdec_tui.backends.gguf.files.header_of", read_and_cut)
+    with pytest.raises(FileProblem, match="became shorter while it was read"):
+        GgufFile(file)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_mapped_file_is_closed_with_its_last_user(file: Path) -> None:
+    def still_open() -> int:
+        gc.collect()
+        return sum(os.path.realpath(f"/proc/self/fd/{name}") == str(file) for name in os.listdir("/proc/self/fd"))
+
+    found = GgufFile(file)
+    assert still_open() > 0
+    del found
+    assert still_open() == 0
 
 
 @pytest.mark.large
