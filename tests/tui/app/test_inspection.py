@@ -86,7 +86,7 @@ class Screen:
 
 @pytest.fixture(autouse=True)
 def plain_panel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specdec_tui.tui.app.inspection.Inspector", Panel)
+    monkeypatch.setattr("specdec_tui.tui.inspector.panel.Inspector", Panel)
 
 
 def test_before_any_run_there_is_nothing_to_inspect() -> None:

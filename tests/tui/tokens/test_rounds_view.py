@@ -6,7 +6,6 @@ import pytest
 from widget_data import HostApp, painted, run_steps, strips_of, words_of
 
 from specdec_tui.decoding.records import DraftsProposed, Insight, PrefillDone, RoundVerified, Status, Token
-from specdec_tui.tui.tokens import rounds_view
 from specdec_tui.tui.tokens.round_lines import round_lines
 from specdec_tui.tui.tokens.rounds_view import RoundsView
 from specdec_tui.tui.tokens.run_log import Row
@@ -242,7 +241,7 @@ async def test_thousands_of_rounds_lay_out_only_what_is_new(monkeypatch) -> None
             calls += 1
             return round_lines(row, width, in_rows=in_rows)
 
-        monkeypatch.setattr(rounds_view, "round_lines", counted)
+        monkeypatch.setattr("specdec_tui.tui.tokens.round_lines.round_lines", counted)
         for _ in range(3000):
             view.add(VERDICT, TEXTS)
             view.sync()
