@@ -8,7 +8,7 @@ tokens are computed with it nor on the threads (the scheme is that of flash deco
 
 from __future__ import annotations
 
-import platform
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,31 +16,79 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 
 from specdec_tui.backends.lean.compiled import builds
-from specdec_tui.backends.lean.vectors import FLOAT, I32, I64, Loop, chosen, every, fused, lane_sum, pick, splat, vector
+from specdec_tui.backends.lean.vectors import (
+    FLOAT,
+    I32,
+    I64,
+    LANES,
+    Loop,
+    chosen,
+    every,
+    fused,
+    lane_sum,
+    pick,
+    splat,
+    vector,
+)
 
 TILE = 16
 CHUNK = 256
-GROUP = 4
-"""Queries that go through keys and values together."""
+GROUP = 6
+"""Queries that a key or value, once in a register, is multiplied with: their sums take 12 of 16 registers."""
 SILU, GELU_TANH = 0, 1
 
+# Rows of 16 that so many queries are multiplied with at once: what is left of the registers.
+_AT_ONCE = {1: 4, 2: 2} if LANES == 8 else {1: 4, 2: 4} | dict.fromkeys(range(3, GROUP + 1), 2)
+
+# Rows of 16 that `_in_steps` takes at a time.
+_STEPS = 2
+
 _FLOATS = ir.PointerType(FLOAT)
-_ROW = vector(FLOAT, TILE)
-_INTS = vector(I32, TILE)
 
 
 def _i64(value: int) -> Any:
     return ir.Constant(I64, value)
 
 
-def _row(b: Any, pointer: Any, offset: Any) -> Any:
-    found = b.load(b.bitcast(b.gep(pointer, [offset]), ir.PointerType(_ROW)))
+def _row(b: Any, pointer: Any, offset: Any, count: int = TILE) -> Any:
+    found = b.load(b.bitcast(b.gep(pointer, [offset]), ir.PointerType(vector(FLOAT, count))))
     found.align = 4
     return found
 
 
 def _put(b: Any, value: Any, pointer: Any, offset: Any) -> None:
-    b.store(value, b.bitcast(b.gep(pointer, [offset]), ir.PointerType(_ROW))).align = 4
+    b.store(value, b.bitcast(b.gep(pointer, [offset]), ir.PointerType(value.type))).align = 4
+
+
+def _tiles(b: Any, value: Any) -> list[Any]:
+    """A vector's parts of 16 lanes."""
+    return [pick(b, value, None, range(n, n + TILE)) for n in range(0, value.type.count, TILE)]
+
+
+def _in_steps(b: Any, count: Any, carried: list[Any], act: Callable[[Any, int, list[Any]], list[Any]]) -> list[Any]:
+    """What is carried on through act(index, numbers, carried) for all of `count` numbers, a multiple of 16.
+
+    Most go several rows of 16 at a time: while an operation waits for the one before it, those of other rows are done.
+    """
+    places = []
+    for value in carried:
+        with b.goto_entry_block():
+            places.append(b.alloca(value.type))
+        b.store(value, places[-1])
+
+    def put(values: list[Any]) -> None:
+        for value, place in zip(values, places, strict=True):
+            b.store(value, place)
+
+    step = _STEPS * TILE
+    whole = b.mul(b.sdiv(count, _i64(step)), _i64(step))
+    with b.if_then(b.icmp_signed(">", whole, _i64(0))):
+        loop = Loop(b, _i64(0), whole, step, [b.load(place) for place in places])
+        put(loop.close(act(loop.index, step, loop.carried)))
+    with b.if_then(b.icmp_signed("<", whole, count)):
+        loop = Loop(b, whole, count, TILE, [b.load(place) for place in places])
+        put(loop.close(act(loop.index, TILE, loop.carried)))
+    return [b.load(place) for place in places]
 
 
 def _function(module: Any, name: str, kinds: list[Any]) -> tuple[Any, Any]:
@@ -80,14 +128,19 @@ def _scores(module: Any, queries: int, tiles: int) -> Any:
 
 
 def _mix(module: Any, queries: int, groups: int) -> Any:
-    """void (weights, their stride, values, positions, width (a multiple of 16 · groups), out, its stride)."""
+    """void (weights, their stride, values, positions, width, out, its stride, columns (a multiple of 16 · groups))."""
     name = f"mix_{queries}_{groups}"
     if name in module.globals:
         return module.globals[name]
     function, b = _function(module, name, [_FLOATS, I64, _FLOATS, I64, I64, _FLOATS, I64, I64])
     weights, stride, values, count, width, out, out_stride, columns = function.args
     outer = Loop(b, _i64(0), columns, TILE * groups, [])
-    inner = Loop(b, _i64(0), count, 1, [every(FLOAT, TILE, 0.0)] * (queries * groups))
+    spots = [
+        b.add(b.mul(_i64(i), out_stride), b.add(outer.index, _i64(TILE * j)))
+        for i in range(queries)
+        for j in range(groups)
+    ]
+    inner = Loop(b, _i64(0), count, 1, [_row(b, out, spot) for spot in spots])
     start = b.add(b.mul(inner.index, width), outer.index)
     rows = [_row(b, values, b.add(start, _i64(TILE * j))) for j in range(groups)]
     sums = list(inner.carried)
@@ -98,17 +151,18 @@ def _mix(module: Any, queries: int, groups: int) -> Any:
         for j in range(groups):
             sums[i * groups + j] = fused(b, given, rows[j], sums[i * groups + j])
     sums = inner.close(sums)
-    for i in range(queries):
-        for j in range(groups):
-            place = b.add(b.mul(_i64(i), out_stride), b.add(outer.index, _i64(TILE * j)))
-            _put(b, sums[i * groups + j], out, place)
+    for value, spot in zip(sums, spots, strict=True):
+        _put(b, value, out, spot)
     outer.close([])
     b.ret_void()
     return function
 
 
-def exponential(b: Any, x: Any) -> Any:
-    """e^x to about one unit in the last place (the polynomial of Cephes' expf), for vectors; 0 below −87."""
+def exponential(b: Any, x: Any, positive: bool = True) -> Any:
+    """e^x to about one unit in the last place (the polynomial of Cephes' expf), for vectors; 0 below −87.
+
+    `positive`: numbers above 0 are there.
+    """
     n = x.type.count
 
     def all_(value: float) -> Any:
@@ -116,7 +170,8 @@ def exponential(b: Any, x: Any) -> Any:
 
     low = b.fcmp_ordered("<", x, all_(-87.0))
     x = b.select(low, all_(-87.0), x)
-    x = b.select(b.fcmp_ordered(">", x, all_(88.0)), all_(88.0), x)
+    if positive:
+        x = b.select(b.fcmp_ordered(">", x, all_(88.0)), all_(88.0), x)
     magic = 12582912.0  # adding it rounds to whole numbers
     shifted = b.fadd(b.fmul(x, all_(1.44269504)), all_(magic))
     turns = b.fsub(shifted, all_(magic))
@@ -131,61 +186,64 @@ def exponential(b: Any, x: Any) -> Any:
     return b.select(low, all_(0.0), b.fmul(p, power))
 
 
-def _softmax(module: Any) -> Any:
+def _softmax(module: Any, whole: bool) -> Any:
     """void (scores, how many (a multiple of 16), first that counts, end of these, scale, cap, out [2]).
 
     Scores become e^(score · scale − largest), 0 where they do not count; out is the largest and the sum. A cap c
-    makes c · tanh(score · scale / c) of each before; 0 is none.
+    makes c · tanh(score · scale / c) of each before; 0 is none. `whole`: all of them count.
     """
-    name = "softmax"
+    name = "softmax_whole" if whole else "softmax"
     if name in module.globals:
         return module.globals[name]
     function, b = _function(module, name, [_FLOATS, I64, I64, I64, FLOAT, FLOAT, _FLOATS])
     scores, count, begin, end, scale, cap, out = function.args
-    places = ir.Constant(_INTS, list(range(TILE)))
-    first, last = (splat(b, b.trunc(value, I32), TILE) for value in (begin, end))
+    ends = [b.trunc(value, I32) for value in (begin, end)]
 
-    def counts(index: Any) -> Any:
-        here = b.add(places, splat(b, b.trunc(index, I32), TILE))
-        return b.and_(b.icmp_signed(">=", here, first), b.icmp_signed("<", here, last))
+    def counting(value: Any, index: Any, otherwise: float) -> Any:
+        if whole:
+            return value
+        n = value.type.count
+        here = b.add(ir.Constant(vector(I32, n), list(range(n))), splat(b, b.trunc(index, I32), n))
+        first, last = (splat(b, place, n) for place in ends)
+        counts = b.and_(b.icmp_signed(">=", here, first), b.icmp_signed("<", here, last))
+        return b.select(counts, value, every(FLOAT, n, otherwise))
 
-    capped, plain = b.append_basic_block("capped"), b.append_basic_block("plain")
-    b.cbranch(b.fcmp_ordered("!=", cap, ir.Constant(FLOAT, 0.0)), capped, plain)
-    b.position_at_end(capped)
-    caps = splat(b, cap, TILE)
-    twice = b.fdiv(every(FLOAT, TILE, 2.0), caps)
-    loop = Loop(b, _i64(0), count, TILE, [])
-    scaled = b.fmul(_row(b, scores, loop.index), splat(b, scale, TILE))
-    grown = exponential(b, b.fmul(scaled, twice))
-    share = b.fdiv(every(FLOAT, TILE, 2.0), b.fadd(grown, every(FLOAT, TILE, 1.0)))
-    _put(b, b.fmul(caps, b.fsub(every(FLOAT, TILE, 1.0), share)), scores, loop.index)
-    loop.close([])
-    b.branch(plain)
-    b.position_at_end(plain)
-    factor = b.phi(FLOAT)
-    factor.add_incoming(scale, function.entry_basic_block)
-    factor.add_incoming(
-        ir.Constant(FLOAT, 1.0), [block for block in function.blocks if block.name.startswith("after")][-1]
-    )
-    factors = splat(b, factor, TILE)
-    lowest = every(FLOAT, TILE, float("-inf"))
-    loop = Loop(b, _i64(0), count, TILE, [lowest])
-    found = b.select(counts(loop.index), b.fmul(_row(b, scores, loop.index), factors), lowest)
-    _put(b, found, scores, loop.index)
-    # "not less" keeps a score that is no number.
-    (best,) = loop.close([b.select(b.fcmp_ordered("<=", found, loop.carried[0]), loop.carried[0], found)])
+    def cap_them(index: Any, n: int, _: list[Any]) -> list[Any]:
+        scaled = b.fmul(_row(b, scores, index, n), splat(b, scale, n))
+        grown = exponential(b, b.fmul(scaled, b.fdiv(every(FLOAT, n, 2.0), splat(b, cap, n))))
+        share = b.fdiv(every(FLOAT, n, 2.0), b.fadd(grown, every(FLOAT, n, 1.0)))
+        _put(b, b.fmul(splat(b, cap, n), b.fsub(every(FLOAT, n, 1.0), share)), scores, index)
+        return []
+
+    def scale_them(index: Any, n: int, carried: list[Any]) -> list[Any]:
+        found = counting(b.fmul(_row(b, scores, index, n), splat(b, factor, n)), index, float("-inf"))
+        _put(b, found, scores, index)
+        (best,) = carried
+        for row in _tiles(b, found):  # "not less" keeps a score that is no number
+            best = b.select(b.fcmp_ordered("<=", row, best), best, row)
+        return [best]
+
+    def raise_them(index: Any, n: int, carried: list[Any]) -> list[Any]:
+        power = exponential(b, b.fsub(_row(b, scores, index, n), splat(b, largest, n)), positive=False)
+        power = counting(power, index, 0.0)
+        _put(b, power, scores, index)
+        (sums,) = carried
+        for row in _tiles(b, power):
+            sums = b.fadd(sums, row)
+        return [sums]
+
+    is_capped = b.fcmp_ordered("!=", cap, ir.Constant(FLOAT, 0.0))
+    with b.if_then(is_capped):
+        _in_steps(b, count, [], cap_them)
+    factor = b.select(is_capped, ir.Constant(FLOAT, 1.0), scale)
+    (best,) = _in_steps(b, count, [every(FLOAT, TILE, float("-inf"))], scale_them)
     n = TILE
     while n > 1:
         n //= 2
         one, other = pick(b, best, None, range(n)), pick(b, best, None, range(n, 2 * n))
         best = b.select(b.fcmp_ordered("<=", one, other), other, one)
     largest = b.extract_element(best, ir.Constant(I32, 0))
-    highest = splat(b, largest, TILE)
-    loop = Loop(b, _i64(0), count, TILE, [every(FLOAT, TILE, 0.0)])
-    power = exponential(b, b.fsub(_row(b, scores, loop.index), highest))
-    power = b.select(counts(loop.index), power, every(FLOAT, TILE, 0.0))
-    _put(b, power, scores, loop.index)
-    (sums,) = loop.close([b.fadd(loop.carried[0], power)])
+    (sums,) = _in_steps(b, count, [every(FLOAT, TILE, 0.0)], raise_them)
     b.store(largest, out)
     b.store(lane_sum(b, sums), b.gep(out, [_i64(1)]))
     b.ret_void()
@@ -199,16 +257,18 @@ def _activation(module: Any, kind: int) -> Any:
         return module.globals[name]
     function, b = _function(module, name, [_FLOATS, _FLOATS, I64])
     gate, up, count = function.args
-    loop = Loop(b, _i64(0), count, TILE, [])
-    z = _row(b, gate, loop.index)
-    turn = z
-    if kind == GELU_TANH:  # half of 1 + tanh u is the logistic function of 2 u
-        cube = b.fmul(b.fmul(z, z), z)
-        turn = b.fmul(fused(b, cube, every(FLOAT, TILE, 0.044715), z), every(FLOAT, TILE, 2 * 0.7978845608028654))
-    one = every(FLOAT, TILE, 1.0)
-    share = b.fadd(one, exponential(b, b.fsub(every(FLOAT, TILE, -0.0), turn)))
-    _put(b, b.fmul(b.fdiv(z, share), _row(b, up, loop.index)), gate, loop.index)
-    loop.close([])
+
+    def activate_them(index: Any, n: int, _: list[Any]) -> list[Any]:
+        z = _row(b, gate, index, n)
+        turn = z
+        if kind == GELU_TANH:  # half of 1 + tanh u is the logistic function of 2 u
+            cube = b.fmul(b.fmul(z, z), z)
+            turn = b.fmul(fused(b, cube, every(FLOAT, n, 0.044715), z), every(FLOAT, n, 2 * 0.7978845608028654))
+        share = b.fadd(every(FLOAT, n, 1.0), exponential(b, b.fsub(every(FLOAT, n, -0.0), turn)))
+        _put(b, b.fmul(b.fdiv(z, share), _row(b, up, index, n)), gate, index)
+        return []
+
+    _in_steps(b, count, [], activate_them)
     b.ret_void()
     return function
 
@@ -233,7 +293,7 @@ def scores_of(
 
         def act(queries: int) -> Any:
             def go(b: Any) -> None:
-                at_once = {1: 4, 2: 2}.get(queries, 1)
+                at_once = _AT_ONCE.get(queries, 1)
                 whole = b.mul(b.sdiv(tiles, _i64(at_once)), _i64(at_once))
                 with b.if_then(b.icmp_signed(">", whole, _i64(0))):
                     b.call(_scores(b.module, queries, at_once), [q, q_stride, keys, whole, width, out, out_stride])
@@ -265,7 +325,7 @@ def mix_of(
     out: Any,
     out_stride: Any,
 ) -> Any:
-    """out[i] = Σ weights[i, position] · value for at most GROUP queries and a width that is a multiple of 16."""
+    """out[i] += Σ weights[i, position] · value for at most GROUP queries and a width that is a multiple of 16."""
 
     def code(context: Any, b: Any, signature: Any, given: Any) -> Any:
         many, *rest = given
@@ -273,7 +333,7 @@ def mix_of(
 
         def act(queries: int) -> Any:
             def go(b: Any) -> None:
-                at_once = {1: 4, 2: 2}.get(queries, 1)
+                at_once = _AT_ONCE.get(queries, 1)
                 step = TILE * at_once
                 whole = b.mul(b.sdiv(width, _i64(step)), _i64(step))
                 inputs = [weights, stride, values, count, width, out, out_stride]
@@ -300,7 +360,14 @@ def softmax_of(
     """See `_softmax`; scores and out are addresses, scale and cap float32."""
 
     def code(context: Any, b: Any, signature: Any, given: Any) -> Any:
-        b.call(_softmax(b.module), _floats(b, given, (0, 6)))
+        inputs = _floats(b, given, (0, 6))
+        _, count, begin, end, *_ = inputs
+        all_count = b.and_(b.icmp_signed("<=", begin, _i64(0)), b.icmp_signed(">=", end, count))
+        with b.if_else(all_count) as (whole, part):
+            with whole:
+                b.call(_softmax(b.module, True), inputs)
+            with part:
+                b.call(_softmax(b.module, False), inputs)
         return context.get_dummy_value()
 
     ints, floats = types.int64, types.float32
@@ -319,42 +386,3 @@ def activate(typing_context: Any, kind: Any, gate: Any, up: Any, count: Any) -> 
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 4), code
-
-
-@builds
-def atomic_add(typing_context: Any, address: Any, value: Any) -> Any:
-    """Add to an int64 in memory that several threads use; what it was before."""
-
-    def code(context: Any, b: Any, signature: Any, given: Any) -> Any:
-        return b.atomic_rmw("add", b.inttoptr(given[0], ir.PointerType(I64)), given[1], "seq_cst")
-
-    return types.int64(types.int64, types.int64), code
-
-
-@builds
-def atomic_read(typing_context: Any, address: Any) -> Any:
-    """An int64 that another thread may be writing, and with it all that thread wrote before."""
-
-    def code(context: Any, b: Any, signature: Any, given: Any) -> Any:
-        return b.load_atomic(b.inttoptr(given[0], ir.PointerType(I64)), "acquire", 8)
-
-    return types.int64(types.int64), code
-
-
-@builds
-def breathe(typing_context: Any) -> Any:
-    """Tell the processor that this is a loop that waits."""
-
-    def code(context: Any, b: Any, signature: Any, given: Any) -> Any:
-        nothing, machine = ir.VoidType(), platform.machine().lower()
-        if machine in ("x86_64", "amd64"):
-            name, kinds, given = "llvm.x86.sse2.pause", [], []
-        elif machine in ("arm64", "aarch64"):
-            name, kinds, given = "llvm.aarch64.hint", [I32], [ir.Constant(I32, 1)]
-        else:
-            return context.get_dummy_value()
-        known = b.module.globals.get(name) or ir.Function(b.module, ir.FunctionType(nothing, kinds), name)
-        b.call(known, given)
-        return context.get_dummy_value()
-
-    return types.void(), code

@@ -30,7 +30,9 @@ from typing import Any
 import numpy as np
 from numba import get_num_threads, njit, prange, types
 
-from specdec_tui.backends.lean.attention import CHUNK, GROUP, TILE, activate, atomic_add, atomic_read, breathe
+from specdec_tui.backends.lean.atomics import atomic_add, atomic_read, breathe
+from specdec_tui.backends.lean.attention import CHUNK, TILE, activate
+from specdec_tui.backends.lean.attention_parts import MOST_QUERIES, attend_chunk, put_together, room_of_attention
 from specdec_tui.backends.lean.blocks import Array
 from specdec_tui.backends.lean.compiled import F1, F2, F3, F4, F5, I1, I2, I3, INT, N2, apart, keep_compiled
 from specdec_tui.backends.lean.layer_parts import (
@@ -49,12 +51,10 @@ from specdec_tui.backends.lean.layer_parts import (
     UP,
     WIDTH,
     aligned,
-    attend_chunk,
     behind,
     lay_out,
     norm,
     project_head,
-    put_together,
     room_of_products,
     round_rows,
     times,
@@ -132,10 +132,15 @@ def _work(
     per_key = heads // key_heads
     longest = inputs.shape[2]
     chunks = (begin + m + CHUNK - 1) // CHUNK
-    size = max(2 * longest, room_of_products(longest, m), GROUP * (width + values.shape[3] + CHUNK) + 2)
+    size = max(2 * longest, room_of_products(longest, m), room_of_attention(width, values.shape[3]))
     room = aligned(size)
     most = max(TILE, (inner // sizes[PARTS] + TILE - 1) // TILE * TILE)
     y = aligned(m * max(width, 2 * most))
+    # Of a tile's tokens, for many: what chunks of positions come to.
+    tokens = 0 if m <= SHORT else max(_TOKENS_OF_TILE, MOST_QUERIES // per_key)
+    own_best = np.empty((tokens, per_key, chunks), np.float32)
+    own_total = np.empty((tokens, per_key, chunks), np.float32)
+    own_mixed = np.empty((tokens, per_key, chunks, values.shape[3]), np.float32)
     for layer in range(layers):
         window, turns = facts[layer, 0], facts[layer, 1]
         # What comes behind the last layer's keys and values is wanted of the last tokens only.
@@ -160,42 +165,50 @@ def _work(
         stage += 1
         matrix = matrices[layer, OUTPUT]
         target, place = inputs[matrix[ORDER]], places[matrix[ORDER]]
+        several, tile, tiles = per_key, n, 1
         if n <= SHORT:
-            several = per_key if key_heads * chunks >= 4 * sizes[PARTS] // 8 else 1
-            groups = heads // several
-            parts = groups * chunks
+            if key_heads * chunks < 4 * sizes[PARTS] // 8:
+                several = 1
+            parts = heads // several * chunks
         else:
-            several, groups = 1, heads
-            tiles = (n + _TOKENS_OF_TILE - 1) // _TOKENS_OF_TILE
-            parts = heads * tiles
+            fair = n * key_heads * 2 // sizes[PARTS] // _TOKENS_OF_TILE * _TOKENS_OF_TILE
+            tile = max(_TOKENS_OF_TILE, min(MOST_QUERIES // per_key, fair))
+            if key_heads * ((n + tile - 1) // tile) < 4 * sizes[PARTS] // 8:
+                several, tile = 1, _TOKENS_OF_TILE
+            tiles = (n + tile - 1) // tile
+            parts = heads // several * tiles
+        groups = heads // several
         while True:
             part = _take(counters, stage)
             if part >= parts:
                 break
             if n <= SHORT:
-                chunk, first = part // groups, part % groups * several
+                one = part % groups * several
                 attend_chunk(
-                    chunk, layer, begin, first, several, skip, m, window, sizes, numbers, queries, keys, values, best,
-                    total, mixed, room,
+                    part // groups, layer, begin, one, several, skip, m, skip, 0, window, sizes, numbers, queries, keys,
+                    values, best, total, mixed, room,
                 )  # fmt: skip
             else:
-                # The last tiles have most to do, so they come first.
-                one, tile = part % heads, tiles - 1 - part // heads
-                first = skip + tile * _TOKENS_OF_TILE
-                last = min(m, first + _TOKENS_OF_TILE)
+                # The last tiles of a head have most to do, so they come first.
+                one = part // tiles * several
+                first = skip + (tiles - 1 - part % tiles) * tile
+                last = min(m, first + tile)
                 reach = (begin + last + CHUNK - 1) // CHUNK
                 for chunk in range(reach):
                     attend_chunk(
-                        chunk, layer, begin, one, 1, first, last, window, sizes, numbers, queries, keys, values, best,
-                        total, mixed, room,
+                        chunk, layer, begin, one, several, first, last, first, one, window, sizes, numbers, queries,
+                        keys, values, own_best, own_total, own_mixed, room,
                     )  # fmt: skip
                 for t in range(first, last):
-                    put_together(t, one, reach, width, best, total, mixed, place, target)
+                    for other in range(one, one + several):
+                        put_together(
+                            t, other, first, one, reach, width, own_best, own_total, own_mixed, place, target
+                        )  # fmt: skip
             if _finished(counters, stage, parts):
                 if n <= SHORT:
                     for t in range(skip, m):
-                        for one in range(heads):
-                            put_together(t, one, chunks, width, best, total, mixed, place, target)
+                        for other in range(heads):
+                            put_together(t, other, skip, 0, chunks, width, best, total, mixed, place, target)
                 if lengths[matrix[ORDER]] < 0:
                     round_rows(target[skip:], -lengths[matrix[ORDER]], target[skip:], kernels)
                 _open(counters, stage)
@@ -314,9 +327,10 @@ def decoder_pass(
     h = np.empty((m, hidden), np.float32)
     branch = np.empty((m, hidden), np.float32)
     queries = np.empty((m, heads * width), np.float32)
-    best = np.empty((m, heads, chunks), np.float32)
-    total = np.empty((m, heads, chunks), np.float32)
-    mixed = np.empty((m, heads, chunks, values.shape[3]), np.float32)
+    few = min(m, SHORT)
+    best = np.empty((few, heads, chunks), np.float32)
+    total = np.empty((few, heads, chunks), np.float32)
+    mixed = np.empty((few, heads, chunks, values.shape[3]), np.float32)
     norm(x, norms[0, 0], numbers[EPSILON], h, kernels)
     lay_out(h, 0, inputs, needs[0], orders, lengths, kernels)
     for _ in prange(threads):

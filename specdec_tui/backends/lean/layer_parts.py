@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from specdec_tui.backends.lean.attention import CHUNK, GROUP, TILE, mix_of, scores_of, softmax_of
+from specdec_tui.backends.lean.attention import TILE
 from specdec_tui.backends.lean.blocks import F32, HELD, KINDS, Array
-from specdec_tui.backends.lean.compiled import F1, F2, F3, F4, F5, FLOAT, I1, I3, INT, N1, N2, apart
+from specdec_tui.backends.lean.compiled import F1, F2, F3, F4, F5, FLOAT, I1, I3, INT, N2, apart
 from specdec_tui.backends.lean.int8 import INT8, MOST_INT8_TOKENS
 from specdec_tui.backends.lean.panels import ROWS, SUMS, TOKENS, panel_of
 from specdec_tui.backends.lean.products import call_kernel
@@ -271,94 +271,6 @@ def project_head(
         for t in range(m):
             for j in range(width):
                 values[layer, number, begin + t, j] = found[t, j]
-
-
-@apart(*[INT] * 8, I1, F1, F2, F5, F4, F3, F3, F4, F1)
-def attend_chunk(
-    chunk: int, layer: int, begin: int, head: int, several: int, first: int, last: int, window: int, sizes: Array,
-    numbers: Array, queries: Array, keys: Array, values: Array, best: Array, total: Array, mixed: Array, room: Array,
-) -> None:  # fmt: skip
-    """Queries of heads head…head+several−1 (of one key head) and tokens first…last−1 over one chunk of positions.
-
-    Writes best, total [m, heads, chunks] and mixed [m, heads, chunks, room of a value]; a total of 0: none counted.
-    """
-    heads, key_heads, width, wide = sizes[HEADS], sizes[KEY_HEADS], sizes[WIDTH], values.shape[3]
-    key_head = head // (heads // key_heads)
-    start = chunk * CHUNK
-    asked, scores = room[: GROUP * width], room[GROUP * width : GROUP * (width + CHUNK)]
-    answer = room[GROUP * (width + CHUNK) : GROUP * (width + wide + CHUNK)]
-    told = room[GROUP * (width + wide + CHUNK) : GROUP * (width + wide + CHUNK) + 2]
-    every, done = several * (last - first), 0
-    while done < every:
-        count = min(GROUP, every - done)
-        low, high = CHUNK, 0
-        for i in range(count):
-            t, h = first + (done + i) // several, head + (done + i) % several
-            for j in range(width):
-                asked[i * width + j] = queries[t, h * width + j]
-            high = max(high, min(CHUNK, begin + t + 1 - start))
-            low = min(low, max(0, begin + t + 1 - window - start) if window else 0)
-        low = low // TILE * TILE
-        if high <= low:
-            for i in range(count):
-                t, h = first + (done + i) // several, head + (done + i) % several
-                total[t, h, chunk] = np.float32(0)
-            done += count
-            continue
-        tiles = (high - low + TILE - 1) // TILE
-        scores_of(
-            count, asked.ctypes.data, width, keys[layer, key_head, (start + low) // TILE].ctypes.data, tiles, width,
-            scores.ctypes.data, CHUNK,
-        )  # fmt: skip
-        for i in range(count):
-            t, h = first + (done + i) // several, head + (done + i) % several
-            end = min(CHUNK, begin + t + 1 - start) - low
-            from_ = (max(0, begin + t + 1 - window - start) if window else 0) - low
-            if end <= max(0, from_):
-                total[t, h, chunk] = np.float32(0)
-                for j in range(high - low):
-                    scores[i * CHUNK + j] = np.float32(0)
-                continue
-            softmax_of(
-                scores[i * CHUNK :].ctypes.data, tiles * TILE, from_, end, numbers[SCALE], numbers[SCORE_CAP],
-                told.ctypes.data,
-            )  # fmt: skip
-            best[t, h, chunk], total[t, h, chunk] = told[0], told[1]
-        mix_of(
-            count, scores.ctypes.data, CHUNK, values[layer, key_head, start + low].ctypes.data, high - low, wide,
-            answer.ctypes.data, wide,
-        )  # fmt: skip
-        for i in range(count):
-            t, h = first + (done + i) // several, head + (done + i) % several
-            for j in range(wide):
-                mixed[t, h, chunk, j] = answer[i * wide + j]
-        done += count
-
-
-@apart(INT, INT, INT, INT, F3, F3, F4, N1, F2, error_model="numpy")
-def put_together(
-    t: int, head: int, chunks: int, width: int, best: Array, total: Array, mixed: Array, place: Array, out: Array
-) -> None:
-    """The result of a head for a token, of its chunks in order, to where the next product wants each number."""
-    highest, first = np.float32(0), -1
-    for c in range(chunks):
-        if total[t, head, c] != 0 and (first < 0 or not best[t, head, c] <= highest):
-            highest = best[t, head, c]
-            first = c if first < 0 else first
-    sums = mixed[t, head, first]
-    share = np.float32(np.exp(best[t, head, first] - highest))
-    whole = share * total[t, head, first]
-    for j in range(sums.shape[0]):
-        sums[j] *= share
-    for c in range(first + 1, chunks):
-        if total[t, head, c] != 0:
-            share = np.float32(np.exp(best[t, head, c] - highest))
-            whole += share * total[t, head, c]
-            more = mixed[t, head, c]
-            for j in range(sums.shape[0]):
-                sums[j] += share * more[j]
-    for j in range(width):
-        out[t, place[head * width + j]] = sums[j] / whole
 
 
 @apart(F2, F2, INT, INT, INT, I1, F1, F3, F2, I1, error_model="numpy")
