@@ -31,12 +31,13 @@ def begin_a_start() -> None:
 
 
 def end_a_start() -> None:
-    """Collect again, but for what there is by now; nothing where no start was begun."""
+    """Collect again: what there is by now not before `collect_everything`. Nothing where no start was begun."""
     if not gc.isenabled():
-        gc.freeze()
+        gc.freeze()  # else the next collection of young objects would walk all of them
         gc.enable()
 
 
 def collect_everything() -> None:
     """A full collection, for moments when nothing is measured."""
+    gc.unfreeze()
     gc.collect()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
 from shell import make_app, until
@@ -22,13 +23,23 @@ def test_young_objects_are_collected_as_ever_and_full_collections_wait() -> None
     assert gc.get_threshold() == before
 
 
-def test_nothing_is_collected_in_a_start_and_what_it_made_never() -> None:
+def test_nothing_is_collected_in_a_start_and_all_with_the_first_full_collection() -> None:
+    class Node:
+        pass
+
     try:
         begin_a_start()
         assert not gc.isenabled()
+        node = Node()
+        node.itself = node  # type: ignore[attr-defined]
+        gone = weakref.ref(node)
+        del node
         end_a_start()
         assert gc.isenabled() and gc.get_freeze_count() > 1000
-        gc.unfreeze()
+        gc.collect()
+        assert gone() is not None
+        collect_everything()
+        assert gone() is None and gc.get_freeze_count() == 0
         end_a_start()  # no start was begun
         assert gc.get_freeze_count() == 0
     finally:
