@@ -147,9 +147,8 @@ async def test_every_run_is_kept_and_its_trace_shows_the_same_panes() -> None:
         live, table = shown(app), [app.table.cells(name) for name in shown(app)]
     replayed = SpecdecApp(ScriptedEngine(), Settings(), ModelChoice(), replay=Replay(read_trace(path)))
     async with replayed.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: replayed.recordings.trace is not None)
-        await pilot.pause(0.2)
-        assert shown(replayed) == live
+        await until(pilot, lambda: replayed.recordings.trace is not None and not replayed.stage.is_filling)
+        await until(pilot, lambda: shown(replayed) == live, "the same panes")
         assert [replayed.table.cells(name) for name in shown(replayed)] == table
         assert replayed.header.state == "trace"
         assert "scripted-target" in str(replayed.header.render())

@@ -84,8 +84,7 @@ async def test_earlier_turns_of_a_chat_stay_above_each_with_its_figures_until_a_
             assert pane.answer == answer  # copied is the present one
         assert "α" in text_of_pane(app) and "×" in text_of_pane(app)
         await pilot.press("escape", "v")
-        await pilot.pause(0.5)
-        assert "turn 2" in str(app.grid.panes["speculative"].border_subtitle)
+        await until(pilot, lambda: "turn 2" in str(app.grid.panes["speculative"].border_subtitle), "turn 2")
         await pilot.press("n")
         await until(pilot, lambda: app.runs.turns == 0)
         assert text_of_pane(app) == answer
