@@ -14,6 +14,7 @@ from specdec_tui.backends.lean.attention import CHUNK, GROUP, TILE, mix_of, scor
 from specdec_tui.backends.lean.blocks import Array
 from specdec_tui.backends.lean.compiled import F1, F2, F3, F4, F5, I1, INT, N1, apart
 from specdec_tui.backends.lean.layer_parts import HEADS, KEY_HEADS, SCALE, SCORE_CAP, WIDTH
+from specdec_tui.backends.lean.moves import spread
 
 MOST_QUERIES = 16 * GROUP
 """Queries that go through a piece of keys or values together; their scores lie in the second-level cache."""
@@ -68,8 +69,9 @@ def attend_chunk(
             piece = max(TILE, PIECE_BYTES // (4 * wide) // TILE * TILE)
         for i in range(count):
             t, h = first + (done + i) // several, head + (done + i) % several
+            one, row = asked[i * width : (i + 1) * width], queries[t, h * width : (h + 1) * width]
             for j in range(width):
-                asked[i * width + j] = queries[t, h * width + j]
+                one[j] = row[j]
         for j in range(count * wide):
             answer[j] = np.float32(0)
         for p in range(lowest // piece * piece, highest, piece):
@@ -113,8 +115,9 @@ def attend_chunk(
                     )  # fmt: skip
         for i in range(count):
             t, h = first + (done + i) // several, head + (done + i) % several
+            one, row = answer[i * wide : (i + 1) * wide], mixed[t - token0, h - head0, chunk]
             for j in range(wide):
-                mixed[t - token0, h - head0, chunk, j] = answer[i * wide + j]
+                row[j] = one[j]
 
 
 @apart(INT, INT, INT, INT, INT, INT, F3, F3, F4, N1, F2, error_model="numpy")
@@ -145,5 +148,6 @@ def put_together(
             more = mixed[c]
             for j in range(sums.shape[0]):
                 sums[j] += share * more[j]
-    for j in range(width):
-        out[t, place[head * width + j]] = sums[j] / whole
+    for j in range(sums.shape[0]):
+        sums[j] /= whole
+    spread(sums.ctypes.data, place[head * width :].ctypes.data, width, out[t].ctypes.data)

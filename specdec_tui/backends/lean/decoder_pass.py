@@ -5,18 +5,18 @@ token or a block of drafts. Here a row of weights is read once, expanded in regi
 of the block; for many tokens (a prompt) some rows are expanded into the second-level cache and used from there. The
 interpreter lock is free from the first layer to the logits.
 
-A pass is a line of stages (five a layer): projections to queries, keys and values, head by head; attention; its
-output; gate and up; down. Threads take the parts of a stage one by one, and whoever finishes the last part does what
-is to be done alone (the norm) and opens the next stage. So nobody waits for a thread that has no processor at the
-moment and holds no part, and any number of threads, one after another too, come to the same end. Which thread
-computes what changes no bit: all sums have one order (`emit`, `attention`).
+A pass is a line of stages (seven a layer): projections to queries, keys and values, head by head; attention; its
+output; the norm behind; gate and up; down; the norm behind. Threads take the parts of a stage one by one, and whoever
+finishes the last part opens the next stage; the norms of a few tokens it does alone. So nobody waits for a thread that
+has no processor at the moment and holds no part, and any number of threads, one after another too, come to the same
+end. Which thread computes what changes no bit: all sums have one order (`emit`, `attention`).
 
 The tables that tell shapes and places (all made by `model`), in the names used here:
 `sizes` int64: see the constants of its places; `numbers` float32: epsilon, scale of scores, cap of scores, cap of
 logits; `matrices` int64 [layers, 7, 6] and `head` int64 [6]: address, format (+ `INT8` where inputs are rounded), bytes
 of a row, blocks of a row, order, places of a row, of q, k, v, output, gate, up, down; `kernels` int64 [format]:
-addresses of `products.kernel_of` and `int8.kernel_of`; `orders` int32 [orders, longest] and `lengths` int64 [orders]:
-column by place, −columns where rows are rounded (`int8`); `places` int32 [orders, longest column]: place by column;
+addresses of `products.kernel_of` and `int8.kernel_of`; `lengths` int64 [orders]: places, or −columns where rows are
+rounded (`int8`); `places` int32 [orders, longest column]: place by column;
 `needs` int64 [2 · layers + 1, orders]: which orders a normed input is laid out in, −1 for no more; `facts` int64
 [layers, 2]: window (0: none) and which rotations; `norms` float32 [layers, 4, hidden]: before attention, behind it,
 before the MLP, behind it; `head_norms` float32 [layers, 2, width]; `bias` float32 [layers, rows].
@@ -44,6 +44,7 @@ from specdec_tui.backends.lean.layer_parts import (
     INNER,
     KEY_HEADS,
     LOGIT_CAP,
+    LONGEST,
     ORDER,
     OUTPUT,
     PARTS,
@@ -59,8 +60,9 @@ from specdec_tui.backends.lean.layer_parts import (
     round_rows,
     times,
 )
+from specdec_tui.backends.lean.moves import spread
 
-STAGES = 5
+STAGES = 7
 COUNTER = 24
 """int64 of a stage's counters, each on a cache line of its own: parts taken, parts done, whether the next may begin."""
 _SPINS = 4000
@@ -114,13 +116,34 @@ def _wait(counters: Array, stage: int) -> None:
             _let_others()
 
 
+@njit(nogil=True)
+def _norm_parts(
+    counters: Array, stage: int, x: Array, branch: Array, layer: int, which: int, first: int, sizes: Array,
+    numbers: Array, norms: Array, h: Array, inputs: Array, need: Array, lengths: Array, places: Array, kernels: Array,
+) -> None:  # fmt: skip
+    """A stage of its own where there are many tokens: `behind` and `lay_out`, some tokens at a time."""
+    m = x.shape[0]
+    parts = (m - first + _TOKENS_OF_TILE - 1) // _TOKENS_OF_TILE
+    while True:
+        part = _take(counters, stage)
+        if part >= parts:
+            break
+        one = first + part * _TOKENS_OF_TILE
+        last = min(m, one + _TOKENS_OF_TILE)
+        behind(x[:last], branch[:last], layer, which, one, sizes, numbers, norms, h[:last], kernels)
+        lay_out(h[:last], one, inputs, need, lengths, places, kernels)
+        if _finished(counters, stage, parts):
+            _open(counters, stage)
+    _wait(counters, stage)
+
+
 @apart(
-    F2, INT, I1, F1, I3, I1, I1, N2, I1, N2, I2, I2, F3, F3, F1, F2, F5, F4, F3, F3, F2, F2, F3, F2, F3, F3, F4, I1, F2,
+    F2, INT, I1, F1, I3, I1, I1, I1, N2, I2, I2, F3, F3, F1, F2, F5, F4, F3, F3, F2, F2, F3, F2, F3, F3, F4, I1, F2,
     error_model="numpy",
 )  # fmt: skip
 def _work(
-    x: Array, begin: int, sizes: Array, numbers: Array, matrices: Array, head: Array, kernels: Array, orders: Array,
-    lengths: Array, places: Array, needs: Array, facts: Array, norms: Array, head_norms: Array, last_norm: Array,
+    x: Array, begin: int, sizes: Array, numbers: Array, matrices: Array, head: Array, kernels: Array, lengths: Array,
+    places: Array, needs: Array, facts: Array, norms: Array, head_norms: Array, last_norm: Array,
     bias: Array, keys: Array, values: Array, cosines: Array, sines: Array, h: Array, branch: Array, inputs: Array,
     queries: Array, best: Array, total: Array, mixed: Array, counters: Array, logits: Array,
 ) -> None:  # fmt: skip
@@ -226,11 +249,18 @@ def _work(
                 part * rows, min(hidden, (part + 1) * rows), room,
             )  # fmt: skip
             if _finished(counters, stage, parts):
-                behind(x, branch, layer, 1, skip, sizes, numbers, norms, h, kernels)
-                lay_out(h, skip, inputs, needs[2 * layer + 1], orders, lengths, kernels)
+                if n <= SHORT:
+                    behind(x, branch, layer, 1, skip, sizes, numbers, norms, h, kernels)
+                    lay_out(h, skip, inputs, needs[2 * layer + 1], lengths, places, kernels)
                 _open(counters, stage)
         _wait(counters, stage)
 
+        stage += 1
+        if n > SHORT:
+            _norm_parts(
+                counters, stage, x, branch, layer, 1, skip, sizes, numbers, norms, h, inputs, needs[2 * layer + 1],
+                lengths, places, kernels,
+            )  # fmt: skip
         stage += 1
         matrix = matrices[layer, DOWN]
         target, place = inputs[matrix[ORDER]], places[matrix[ORDER]]
@@ -252,8 +282,9 @@ def _work(
             )  # fmt: skip
             activate(sizes[ACTIVATION], y.ctypes.data, beside, n * most)
             for t in range(n):
-                for r in range(last - first):
-                    target[skip + t, place[first + r]] = y[t * most + r]
+                spread(
+                    y.ctypes.data + 4 * t * most, place[first:].ctypes.data, last - first, target[skip + t].ctypes.data
+                )  # fmt: skip
             if _finished(counters, stage, parts):
                 if lengths[matrix[ORDER]] < 0:
                     round_rows(target[skip:], -lengths[matrix[ORDER]], target[skip:], kernels)
@@ -271,15 +302,23 @@ def _work(
                 part * rows, min(hidden, (part + 1) * rows), room,
             )  # fmt: skip
             if _finished(counters, stage, parts):
-                behind(x, branch, layer, 3, skip, sizes, numbers, norms, h, kernels)
-                if layer + 1 < layers:
-                    lay_out(h, 0, inputs, needs[2 * layer + 2], orders, lengths, kernels)
-                else:
+                if layer + 1 == layers:
+                    behind(x, branch, layer, 3, skip, sizes, numbers, norms, h, kernels)
                     keep = logits.shape[0]
                     norm(x[m - keep :], last_norm, numbers[EPSILON], h[:keep], kernels)
-                    lay_out(h[:keep], 0, inputs, needs[2 * layers], orders, lengths, kernels)
+                    lay_out(h[:keep], 0, inputs, needs[2 * layers], lengths, places, kernels)
+                elif n <= SHORT:
+                    behind(x, branch, layer, 3, 0, sizes, numbers, norms, h, kernels)
+                    lay_out(h, 0, inputs, needs[2 * layer + 2], lengths, places, kernels)
                 _open(counters, stage)
         _wait(counters, stage)
+
+        stage += 1
+        if n > SHORT and layer + 1 < layers:
+            _norm_parts(
+                counters, stage, x, branch, layer, 3, 0, sizes, numbers, norms, h, inputs, needs[2 * layer + 2],
+                lengths, places, kernels,
+            )  # fmt: skip
 
     stage = STAGES * layers
     keep, vocabulary = logits.shape
@@ -307,7 +346,7 @@ def _work(
 @njit(parallel=True, nogil=True, error_model="numpy")
 def decoder_pass(
     x: Array, begin: int, threads: int, sizes: Array, numbers: Array, matrices: Array, head: Array, kernels: Array,
-    orders: Array, lengths: Array, places: Array, needs: Array, facts: Array, norms: Array, head_norms: Array,
+    lengths: Array, places: Array, needs: Array, facts: Array, norms: Array, head_norms: Array,
     last_norm: Array, bias: Array, keys: Array, values: Array, cosines: Array, sines: Array, logits: Array,
 ) -> None:  # fmt: skip
     """Run m tokens at positions from `begin` on.
@@ -322,7 +361,7 @@ def decoder_pass(
     layers, heads, width = matrices.shape[0], sizes[HEADS], sizes[WIDTH]
     chunks = (begin + m + CHUNK - 1) // CHUNK
     counters = np.zeros(COUNTER * (STAGES * layers + 1), np.int64)
-    inputs = aligned(orders.shape[0] * m * orders.shape[1]).reshape(orders.shape[0], m, orders.shape[1])
+    inputs = aligned(lengths.shape[0] * m * sizes[LONGEST]).reshape(lengths.shape[0], m, sizes[LONGEST])
     inputs[:] = 0
     h = np.empty((m, hidden), np.float32)
     branch = np.empty((m, hidden), np.float32)
@@ -332,10 +371,10 @@ def decoder_pass(
     total = np.empty((few, heads, chunks), np.float32)
     mixed = np.empty((few, heads, chunks, values.shape[3]), np.float32)
     norm(x, norms[0, 0], numbers[EPSILON], h, kernels)
-    lay_out(h, 0, inputs, needs[0], orders, lengths, kernels)
+    lay_out(h, 0, inputs, needs[0], lengths, places, kernels)
     for _ in prange(threads):
         _work(
-            x, begin, sizes, numbers, matrices, head, kernels, orders, lengths, places, needs, facts, norms,
+            x, begin, sizes, numbers, matrices, head, kernels, lengths, places, needs, facts, norms,
             head_norms, last_norm, bias, keys, values, cosines, sines, h, branch, inputs, queries, best, total, mixed,
             counters, logits,
         )  # fmt: skip

@@ -9,14 +9,16 @@ from specdec_tui.backends.lean.attention import TILE
 from specdec_tui.backends.lean.blocks import F32, HELD, KINDS, Array
 from specdec_tui.backends.lean.compiled import F1, F2, F3, F4, F5, FLOAT, I1, I3, INT, N2, apart
 from specdec_tui.backends.lean.int8 import INT8, MOST_INT8_TOKENS
+from specdec_tui.backends.lean.moves import spread
 from specdec_tui.backends.lean.panels import ROWS, SUMS, TOKENS, panel_of
 from specdec_tui.backends.lean.products import call_kernel
 from specdec_tui.backends.lean.vectors import MOST_TOKENS
 
-HEADS, KEY_HEADS, WIDTH, TURNED, PAIRED, INNER, ACTIVATION, POST_NORMS, HEAD_NORMS, PARTS = range(10)
+HEADS, KEY_HEADS, WIDTH, TURNED, PAIRED, INNER, ACTIVATION, POST_NORMS, HEAD_NORMS, PARTS, LONGEST = range(11)
 """Places in `sizes`: heads, key heads, width of a head, numbers of it that are turned, whether these are turned side
-by side, inner width, activation, norms behind attention and MLP, norms of queries and keys, parts of a stage."""
-SIZES = 10
+by side, inner width, activation, norms behind attention and MLP, norms of queries and keys, parts of a stage, numbers
+that the longest row of inputs has room for."""
+SIZES = 11
 EPSILON, SCALE, SCORE_CAP, LOGIT_CAP = range(4)
 ADDRESS, FORMAT, ROW_BYTES, BLOCKS, ORDER, PLACES = range(6)
 Q, K, V, OUTPUT, GATE, UP, DOWN = range(7)
@@ -191,23 +193,22 @@ def round_rows(x: Array, columns: int, y: Array, kernels: Array) -> None:
     )  # fmt: skip
 
 
-@apart(F2, INT, F3, I1, N2, I1, I1)
-def lay_out(h: Array, first: int, inputs: Array, need: Array, orders: Array, lengths: Array, kernels: Array) -> None:
-    """Copies of h[first…] [m, hidden] in each of the orders that are needed; places without a column are 0.
+@apart(F2, INT, F3, I1, I1, N2, I1)
+def lay_out(h: Array, first: int, inputs: Array, need: Array, lengths: Array, places: Array, kernels: Array) -> None:
+    """Copies of h[first…] [m, hidden] in each of the orders that are needed; places without a column stay as they are.
 
     A length below 0 stands for so many columns that are rounded to 8 bits.
     """
+    m, hidden = h.shape
     for n in range(need.shape[0]):
         o = need[n]
         if o < 0:
             break
         if lengths[o] < 0:
-            round_rows(h[first:], -lengths[o], inputs[o, first : h.shape[0]], kernels)
+            round_rows(h[first:], -lengths[o], inputs[o, first:m], kernels)
             continue
-        for t in range(first, h.shape[0]):
-            for i in range(lengths[o]):
-                column = orders[o, i]
-                inputs[o, t, i] = h[t, column] if column >= 0 else np.float32(0)
+        for t in range(first, m):
+            spread(h[t].ctypes.data, places[o].ctypes.data, hidden, inputs[o, t].ctypes.data)
 
 
 @njit(nogil=True)
@@ -248,29 +249,33 @@ def project_head(
     times(kernels, matrix, x.ctypes.data, x.shape[1], y.ctypes.data - 4 * first, width, m, first, first + width, room)
     found = y[: m * width].reshape(m, width)
     if bias.shape[1]:
-        offset = part * width
+        added = bias[layer, part * width : (part + 1) * width]
         for t in range(m):
             for j in range(width):
-                found[t, j] += bias[layer, offset + j]
+                found[t, j] += added[j]
     if which != V:
         if sizes[HEAD_NORMS]:
             norm(found, head_norms[layer, 0 if which == Q else 1], numbers[EPSILON], found, kernels)
         for t in range(m):
             place = begin + from_ + t
             turn(found[t], cosines[place], sines[place], sizes[TURNED], sizes[PAIRED])
+    # Of these rows no place is counted from the end: numba need not ask.
     if which == Q:
         for t in range(m):
+            row = queries[from_ + t, first : first + width]
             for j in range(width):
-                queries[from_ + t, first + j] = found[t, j]
+                row[j] = found[t, j]
     elif which == K:
         for t in range(m):
-            tile, lane = (begin + t) // TILE, (begin + t) % TILE
+            tile, lane = keys[layer, number, (begin + t) // TILE], (begin + t) % TILE
+            column = tile[:, lane]
             for j in range(width):
-                keys[layer, number, tile, j, lane] = found[t, j]
+                column[j] = found[t, j]
     else:
         for t in range(m):
+            row = values[layer, number, begin + t]
             for j in range(width):
-                values[layer, number, begin + t, j] = found[t, j]
+                row[j] = found[t, j]
 
 
 @apart(F2, F2, INT, INT, INT, I1, F1, F3, F2, I1, error_model="numpy")

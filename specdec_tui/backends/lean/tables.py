@@ -27,7 +27,6 @@ class Tables(NamedTuple):
     matrices: Array
     head: Array
     kernels: Array
-    orders: Array
     lengths: Array
     places: Array
     needs: Array
@@ -62,10 +61,8 @@ def tables_of(decoder: Decoder, weights: Weights, threads: int, rounds: bool) ->
     all_orders = [order_of(F32 if order == INT8 else order, columns, LANES) for order, columns, _ in found]
     rooms = [words_of(columns) for order, columns, _ in found if order == INT8]
     longest = -(-max([len(order) for order in all_orders] + rooms) // 32) * 32
-    orders = np.full((len(found), longest), -1, np.int32)
     places = np.zeros((len(found), max(columns for _, columns, _ in found)), np.int32)
-    for number, (order, (kind, columns, _)) in enumerate(zip(all_orders, found, strict=True)):
-        orders[number, : len(order)] = order
+    for number, (kind, columns, _) in enumerate(found):
         places[number, :columns] = places_of(F32 if kind == INT8 else kind, columns, LANES)
     needs = np.full((2 * len(weights.layers) + 1, len(found)), -1, np.int64)
 
@@ -95,6 +92,7 @@ def tables_of(decoder: Decoder, weights: Weights, threads: int, rounds: bool) ->
         bool(decoder.family.norms[1]),
         decoder.family.head_norms,
         _PARTS_OF_THREAD * threads,
+        longest,
     )
     numbers = (decoder.epsilon, decoder.score_scale, decoder.score_cap, decoder.logit_cap)
     return Tables(
@@ -103,7 +101,6 @@ def tables_of(decoder: Decoder, weights: Weights, threads: int, rounds: bool) ->
         matrices=matrices,
         head=head,
         kernels=addresses,
-        orders=orders,
         lengths=np.array(
             [-n if o == INT8 else len(p) for p, (o, n, _) in zip(all_orders, found, strict=True)], np.int64
         ),
