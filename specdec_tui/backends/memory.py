@@ -236,6 +236,7 @@ def _container_bytes(root: Path = Path("/sys/fs/cgroup")) -> int:
 
 def give_back() -> None:
     """Free what only holds on to itself, and hand memory that nothing uses back to the GPUs."""
+    gc.unfreeze()  # what a start left is kept out of collections, and may be most of it
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
