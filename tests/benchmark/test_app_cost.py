@@ -86,5 +86,5 @@ def test_a_turn_holds_whole_reads_and_nothing_is_computed_between_turns(monkeypa
             time.sleep(0.02)
             assert len(played) - before == rounds and (seconds > 0) == (rounds > 0)
             turns.append((strategy, rounds))
-    run.join(10)
+    run.join(60)
     assert [rounds for strategy, rounds in turns if strategy == "target"] == [2 * STEPS, 2 * STEPS, STEPS]

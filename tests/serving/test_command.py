@@ -170,7 +170,7 @@ async def test_told_to_end_it_ends_with_all_its_apps(served: Callable[..., Serve
         began = time.monotonic()
         server.process.send_signal(number)
         assert await asyncio.to_thread(server.process.wait, 30) == 0
-    assert time.monotonic() - began < 10 and gone(apps, 0)
+    assert time.monotonic() - began < 30 and gone(apps, 0)
 
 
 async def test_apps_end_with_a_server_that_is_killed(served: Callable[..., Served]) -> None:

@@ -107,7 +107,7 @@ def test_through_the_smallest_sizes_and_back_the_whole_screen_is_as_before_and_k
     sized.resize(3, 2)
     terminal.keys("Enter")  # a run begins in a small terminal
     sized.resize(*FULL)
-    terminal.wait_for("running", "Light")
+    terminal.wait_for("Light")
     sized.down_and_up()
     terminal.wait_for("1 target", "Light")  # it went on, to its end perhaps, and all is painted
     terminal.wait_for("ready", "speedup")

@@ -54,7 +54,7 @@ def test_from_launch_to_the_result_and_out(launch: Launch) -> None:
     terminal.type("why is the sky blue")
     terminal.wait_for("why is the sky blue")
     terminal.keys("Enter")
-    terminal.wait_for("running", "Light travels")
+    terminal.wait_for("Light travels")
     terminal.wait_for("ready", "identical", "speedup")
     terminal.wait(lambda screen: screen.count("60/60") == 4, "four complete panes")
     terminal.keys("C-q")

@@ -64,11 +64,12 @@ class Terminal:
         return self.wait(lambda screen: all(text in screen for text in texts), ", ".join(texts))
 
     def at_rest(self) -> str:
-        """The screen with its colours, once it has stopped changing."""
-        before = ""
-        while before != (before := self.painted()):
+        """The screen with its colours, once it has stopped changing: a frame may come in two pieces."""
+        seen = [self.painted()]
+        while len(seen) < 3 or len({*seen[-3:]}) > 1:
             time.sleep(REST_SECONDS)
-        return before
+            seen.append(self.painted())
+        return seen[-1]
 
     def terminate(self) -> None:
         """Ask the command to end."""

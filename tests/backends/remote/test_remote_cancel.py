@@ -21,7 +21,7 @@ from specdec_tui.backends.remote import connections, errors, tries
 from specdec_tui.backends.remote.client import Client, ServerError
 
 BEFORE = 0.15  # seconds until it is cancelled
-SOON = 0.5  # seconds after, on a busy machine: a question comes every twentieth of one
+SOON = 6.0  # seconds after, on a busy machine: a question comes every twentieth of one
 
 Ask = Callable[[Client, Callable[[], bool]], object]
 
@@ -49,7 +49,7 @@ def stopped_in_time(ask: Ask, client: Client) -> None:
 def test_a_call_that_is_not_answered(ask: Ask, server: FaultyServer, client: Client) -> None:
     server.fails(silence, 0)
     stopped_in_time(ask, client)
-    assert server.calls[0].left.wait(1), "the connection is still open"
+    assert server.calls[0].left.wait(10), "the connection is still open"
     assert ask(client, lambda: False) and client.reconnects == 0
 
 
@@ -57,7 +57,7 @@ def test_a_call_that_is_not_answered(ask: Ask, server: FaultyServer, client: Cli
 def test_an_answer_that_stalls_in_the_middle(ask: Ask, server: FaultyServer, client: Client) -> None:
     server.fails(broken_off(end=silence))
     stopped_in_time(ask, client)
-    assert server.calls[0].left.wait(1), "the connection is still open"
+    assert server.calls[0].left.wait(10), "the connection is still open"
 
 
 @pytest.mark.parametrize("ask", [post, stream])
@@ -75,11 +75,11 @@ def test_added_latency(ask: Ask, server: FaultyServer) -> None:
 
 
 def test_added_latency_after_the_answer(server: FaultyServer) -> None:
-    client = Client(server.url, added_latency=1.6)
+    client = Client(server.url, added_latency=4)
     began = time.monotonic()
     with pytest.raises(Stopped):
-        stream(client, cancelled_after(0.9))
-    assert len(server.calls) == 1 and 0.9 <= time.monotonic() - began < 0.9 + SOON
+        stream(client, cancelled_after(2.2))
+    assert len(server.calls) == 1 and 2.2 <= time.monotonic() - began < 3.9
     client.close()
 
 
@@ -92,13 +92,13 @@ def test_the_wait_for_the_next_event_of_a_stream(server: FaultyServer, client: C
             came.append(event.n)
 
     stopped_in_time(follow, client)
-    assert came == [0, 1] and server.calls[0].left.wait(1)
+    assert came == [0, 1] and server.calls[0].left.wait(10)
 
 
 def test_a_stream_that_never_pauses(server: FaultyServer, client: Client) -> None:
-    server.model = lambda call: Answer(events=[{"n": 1}] * 2000, gap=0.001)
+    server.model = lambda call: Answer(events=[{"n": 1}] * 20000, gap=0.001)
     stopped_in_time(stream, client)
-    assert server.calls[0].left.wait(1)
+    assert server.calls[0].left.wait(10)
 
 
 @pytest.fixture
@@ -178,9 +178,9 @@ except Stopped:
 
 def test_the_program_ends_at_once_while_a_name_is_still_looked_up() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SLOW_NAME], capture_output=True, text=True, timeout=25, env=dict(os.environ)
+        [sys.executable, "-c", SLOW_NAME], capture_output=True, text=True, timeout=60, env=dict(os.environ)
     )
-    assert time.time() - float(done.stdout) < 8 and done.stderr == ""
+    assert time.time() - float(done.stdout) < 20 and done.stderr == ""
 
 
 def test_a_call_that_nobody_wants_is_not_begun(server: FaultyServer, client: Client) -> None:
@@ -201,7 +201,7 @@ def test_whatever_the_question_raises_breaks_the_call_off(server: FaultyServer, 
         server.fails(silence)
         with pytest.raises(KeyboardInterrupt):
             ask(client, interrupts)
-        assert server.calls[0].left.wait(1), number
+        assert server.calls[0].left.wait(10), number
 
 
 def test_an_unwanted_call_takes_no_other_with_it(server: FaultyServer, client: Client) -> None:

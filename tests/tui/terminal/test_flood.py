@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from threading import Thread
+from typing import Any
 
 import pytest
 from shell import make_app, ready, toasts, until
@@ -117,13 +118,21 @@ async def test_what_is_dropped_leaves_nobody_waiting_for_it(monkeypatch: pytest.
         await until(pilot, lambda: app.prompt_box.text.endswith("y"))
 
 
+async def until_all(taken: list[Any], count: int) -> None:
+    """Until so many have been taken, and a moment longer: nothing more shall come."""
+    async with asyncio.timeout(60):
+        while len(taken) < count:
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+
+
 async def test_of_a_flood_of_focus_reports_only_the_last_one_is_handed_on() -> None:
     """Each of them dressed the screen anew: a hundred held up ctrl+q for ten seconds."""
     taken: list[Message] = []
     intake = Intake(asyncio.get_running_loop(), taken.append, lambda: True, is_newer_focus)
     for message in messages("a" + "\x1b[I\x1b[O" * 500 + "b" + "\x1b[I", "\x1b[O\x1b[I"):
         intake.put(message)
-    await asyncio.sleep(0.05)
+    await until_all(taken, 4)
     assert [type(message) for message in taken] == [events.Key, events.AppBlur, events.Key, events.AppFocus]
 
 
@@ -135,12 +144,12 @@ async def test_what_is_read_is_handed_on_in_order_as_far_as_there_is_room() -> N
     thread = Thread(target=lambda: [intake.put(Numbered(number)) for number in range(10)])
     thread.start()
     thread.join()
-    await asyncio.sleep(0.05)
+    await until_all(taken, 3)
     assert taken == [0, 1, 2] and len(intake) == 7
     intake.drop(lambda message: message.number % 2 == 1)
     room = 100
-    await asyncio.sleep(0.1)
+    await until_all(taken, 6)
     assert taken == [0, 1, 2, 4, 6, 8] and not len(intake)
     intake.put(Numbered(10))
-    await asyncio.sleep(0.05)
+    await until_all(taken, 7)
     assert taken[-1] == 10
