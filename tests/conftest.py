@@ -51,4 +51,4 @@ def _young_heap() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 10, 10)
+    gc.set_threshold(50_000, 10, 20)

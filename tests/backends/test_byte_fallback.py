@@ -38,7 +38,7 @@ def test_only_invalid_bytes_become_replacement_characters(name: str) -> None:
     assert both == decode(tokenizer, words) + expected + " the cat" + expected
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.large) for seed in range(20, 60))])
 def test_text_in_pieces_is_the_text_and_is_never_taken_back(seed: int) -> None:
     dice = random.Random(seed)
     tokenizer = byte_fallback_tokenizer()

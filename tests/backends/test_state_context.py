@@ -247,7 +247,7 @@ def test_states_in_the_modules_that_are_not_seen_are_found_out(monkeypatch: pyte
     assert not TransformersModel(tiny_model("recurrent_gemma")).rewindable
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.large)])
 def test_a_block_that_forgets_the_state_goes_token_by_token(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
