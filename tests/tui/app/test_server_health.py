@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from scripted_engine import ScriptedEngine
 from shell import ask, make_app, ready, until
 
 from specdec_tui.backends.pair import Health
+from specdec_tui.tui.app import app as app_module
 
 
-async def test_a_server_is_looked_after_while_nothing_else_is_at_work() -> None:
+async def test_a_server_is_looked_after_while_nothing_else_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_module, "SERVER_SECONDS", 3600)  # only when it is asked to
     engine = ScriptedEngine(gated=True, server=Health(0.25))
     engine.pair = replace(engine.pair, target=replace(engine.pair.target, device="server host:1"))
     app = make_app(engine)
