@@ -75,6 +75,7 @@ def test_accepted_drafts_match_the_example_of_the_block_verification_paper(rule:
     assert abs(total / blocks - expected) < 5 / blocks**0.5
 
 
+@pytest.mark.large
 def test_mutant_wrong_residual_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(p: torch.Tensor, q: torch.Tensor, draft: int, weight: float = 1.0) -> torch.Tensor:
         return (dense(q) - dense(p)).clamp(min=0.0)

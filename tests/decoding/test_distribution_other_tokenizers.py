@@ -94,6 +94,7 @@ def test_the_same_rule_stays_exact_with_what_auto_chooses(rule: str) -> None:
     assert lossless("auto", rule=rule, few=500)
 
 
+@pytest.mark.large
 def test_mutant_row_that_is_not_normalised_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The drafter's own probabilities, cut to the tokens of both, and drawn from: each q is too small."""
 

@@ -150,6 +150,7 @@ def test_dice_that_begin_anew_would_not_be(monkeypatch: pytest.MonkeyPatch) -> N
     assert not agrees("rejection", 1000)
 
 
+@pytest.mark.large
 def test_noise_from_the_first_position_on_would_not_be(monkeypatch: pytest.MonkeyPatch) -> None:
     def position(self: round_by_round.Run) -> int:
         return len(self.ids) - self.prompt_length - len(self.given)

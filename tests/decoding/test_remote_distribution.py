@@ -83,6 +83,7 @@ def test_mutant_that_judges_by_draws_of_one_chance_is_caught() -> None:
     assert not lossless("model", "multinomial", few=1000, same_chance=True)
 
 
+@pytest.mark.large
 def test_mutant_that_takes_what_is_told_for_all_there_is_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def cut(told, sampler: Sampler, width: int) -> torch.Tensor:
         row = torch.full((width,), -torch.inf)

@@ -1,8 +1,8 @@
 """Hostile inputs of one kind, one after the other, for a bounded time; the same seed makes the same inputs.
 
-`make test` gives each kind a few seconds, `make test-all` a minute, `make fuzz SECONDS=3600` an hour to all. Variables
-of the environment: FUZZ_SECONDS for each kind, FUZZ_SEED, and FUZZ_FIRST, the number of the input to begin with (a
-fault names its own).
+`make test` gives each kind a few seconds, `make test-all` half a minute, `make fuzz SECONDS=3600` an hour to all.
+Variables of the environment: FUZZ_SECONDS for each kind, FUZZ_SEED, and FUZZ_FIRST, the number of the input to begin
+with (a fault names its own).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from raw_words import raw_words
 
 from specdec_tui.doors.characters import LONGEST_MESSAGE, visible
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "4"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "2"))
 SEED = os.environ.get("FUZZ_SEED", "1")
 FIRST = int(os.environ.get("FUZZ_FIRST", "0"))
 LONGEST = 30.0  # seconds for one input, on a machine that does other things too

@@ -227,6 +227,7 @@ def test_an_unusual_vocabulary_goes_through(target_copy: Path, suite_file: Path,
     assert load_student(tmp_path / "run", "drafter", target_copy).embedding.shape == (49155, 16)
 
 
+@pytest.mark.large
 def test_damaged_files_of_a_run_are_named(
     run_copy: Path, target_folder: Path, suite_file: Path, refuses: Refuses
 ) -> None:
@@ -302,6 +303,7 @@ def test_a_conversation_beyond_the_context_is_not_judged(target_folder: Path, re
     assert "is more than the 512 of the target's context" in told
 
 
+@pytest.mark.large
 def test_what_was_deleted_is_made_again(run_copy: Path, target_folder: Path, suite_file: Path) -> None:
     common = ["--run", str(run_copy), "--target", str(target_folder), "--device", "cpu"]
     first, models = shard_files(run_copy / "shards")[0], run_copy / "models" / "toy"
