@@ -65,7 +65,9 @@ def _tiles(b: Any, value: Any) -> list[Any]:
     return [pick(b, value, None, range(n, n + TILE)) for n in range(0, value.type.count, TILE)]
 
 
-def _in_steps(b: Any, count: Any, carried: list[Any], act: Callable[[Any, int, list[Any]], list[Any]]) -> list[Any]:
+def _in_steps(
+    b: Any, count: Any, carried: list[Any], act: Callable[[Any, int, list[Any]], list[Any]], steps: int = _STEPS
+) -> list[Any]:
     """What is carried on through act(index, numbers, carried) for all of `count` numbers, a multiple of 16.
 
     Most go several rows of 16 at a time: while an operation waits for the one before it, those of other rows are done.
@@ -76,18 +78,18 @@ def _in_steps(b: Any, count: Any, carried: list[Any], act: Callable[[Any, int, l
             places.append(b.alloca(value.type))
         b.store(value, places[-1])
 
-    def put(values: list[Any]) -> None:
-        for value, place in zip(values, places, strict=True):
+    def take(begin: Any, end: Any, step: int) -> None:
+        loop = Loop(b, begin, end, step, [b.load(place) for place in places])
+        for value, place in zip(loop.close(act(loop.index, step, loop.carried)), places, strict=True):
             b.store(value, place)
 
-    step = _STEPS * TILE
-    whole = b.mul(b.sdiv(count, _i64(step)), _i64(step))
-    with b.if_then(b.icmp_signed(">", whole, _i64(0))):
-        loop = Loop(b, _i64(0), whole, step, [b.load(place) for place in places])
-        put(loop.close(act(loop.index, step, loop.carried)))
+    step, whole = steps * TILE, _i64(0)
+    if steps > 1:
+        whole = b.mul(b.sdiv(count, _i64(step)), _i64(step))
+        with b.if_then(b.icmp_signed(">", whole, _i64(0))):
+            take(_i64(0), whole, step)
     with b.if_then(b.icmp_signed("<", whole, count)):
-        loop = Loop(b, whole, count, TILE, [b.load(place) for place in places])
-        put(loop.close(act(loop.index, TILE, loop.carried)))
+        take(whole, count, TILE)
     return [b.load(place) for place in places]
 
 
@@ -186,17 +188,37 @@ def exponential(b: Any, x: Any, positive: bool = True) -> Any:
     return b.select(low, all_(0.0), b.fmul(p, power))
 
 
-def _softmax(module: Any, whole: bool) -> Any:
-    """void (scores, how many (a multiple of 16), first that counts, end of these, scale, cap, out [2]).
+def _soft_cap(module: Any) -> Any:
+    """void (scores, how many (a multiple of 16), scale, cap c): c · tanh(score · scale / c) of each."""
+    name = "soft_cap"
+    if name in module.globals:
+        return module.globals[name]
+    function, b = _function(module, name, [_FLOATS, I64, FLOAT, FLOAT])
+    scores, count, scale, cap = function.args
 
-    Scores become e^(score · scale − largest), 0 where they do not count; out is the largest and the sum. A cap c
-    makes c · tanh(score · scale / c) of each before; 0 is none. `whole`: all of them count.
+    def cap_them(index: Any, n: int, _: list[Any]) -> list[Any]:
+        scaled = b.fmul(_row(b, scores, index, n), splat(b, scale, n))
+        grown = exponential(b, b.fmul(scaled, b.fdiv(every(FLOAT, n, 2.0), splat(b, cap, n))))
+        share = b.fdiv(every(FLOAT, n, 2.0), b.fadd(grown, every(FLOAT, n, 1.0)))
+        _put(b, b.fmul(splat(b, cap, n), b.fsub(every(FLOAT, n, 1.0), share)), scores, index)
+        return []
+
+    _in_steps(b, count, [], cap_them)
+    b.ret_void()
+    return function
+
+
+def _softmax(module: Any, whole: bool) -> Any:
+    """void (scores, how many (a multiple of 16), first that counts, end of these, scale, out [2]).
+
+    Scores become e^(score · scale − largest), 0 where they do not count; out is the largest and the sum. `whole`: all
+    of them count, as most often.
     """
     name = "softmax_whole" if whole else "softmax"
     if name in module.globals:
         return module.globals[name]
-    function, b = _function(module, name, [_FLOATS, I64, I64, I64, FLOAT, FLOAT, _FLOATS])
-    scores, count, begin, end, scale, cap, out = function.args
+    function, b = _function(module, name, [_FLOATS, I64, I64, I64, FLOAT, _FLOATS])
+    scores, count, begin, end, scale, out = function.args
     ends = [b.trunc(value, I32) for value in (begin, end)]
 
     def counting(value: Any, index: Any, otherwise: float) -> Any:
@@ -208,17 +230,10 @@ def _softmax(module: Any, whole: bool) -> Any:
         counts = b.and_(b.icmp_signed(">=", here, first), b.icmp_signed("<", here, last))
         return b.select(counts, value, every(FLOAT, n, otherwise))
 
-    def cap_them(index: Any, n: int, _: list[Any]) -> list[Any]:
-        scaled = b.fmul(_row(b, scores, index, n), splat(b, scale, n))
-        grown = exponential(b, b.fmul(scaled, b.fdiv(every(FLOAT, n, 2.0), splat(b, cap, n))))
-        share = b.fdiv(every(FLOAT, n, 2.0), b.fadd(grown, every(FLOAT, n, 1.0)))
-        _put(b, b.fmul(splat(b, cap, n), b.fsub(every(FLOAT, n, 1.0), share)), scores, index)
-        return []
-
     def scale_them(index: Any, n: int, carried: list[Any]) -> list[Any]:
-        found = counting(b.fmul(_row(b, scores, index, n), splat(b, factor, n)), index, float("-inf"))
+        found = counting(b.fmul(_row(b, scores, index, n), splat(b, scale, n)), index, float("-inf"))
         _put(b, found, scores, index)
-        (best,) = carried
+        best = carried[0]
         for row in _tiles(b, found):  # "not less" keeps a score that is no number
             best = b.select(b.fcmp_ordered("<=", row, best), best, row)
         return [best]
@@ -232,18 +247,13 @@ def _softmax(module: Any, whole: bool) -> Any:
             sums = b.fadd(sums, row)
         return [sums]
 
-    is_capped = b.fcmp_ordered("!=", cap, ir.Constant(FLOAT, 0.0))
-    with b.if_then(is_capped):
-        _in_steps(b, count, [], cap_them)
-    factor = b.select(is_capped, ir.Constant(FLOAT, 1.0), scale)
-    (best,) = _in_steps(b, count, [every(FLOAT, TILE, float("-inf"))], scale_them)
-    n = TILE
-    while n > 1:
-        n //= 2
+    steps = _STEPS if whole else 1
+    (best,) = _in_steps(b, count, [every(FLOAT, TILE, float("-inf"))], scale_them, steps)
+    for n in (8, 4, 2, 1):
         one, other = pick(b, best, None, range(n)), pick(b, best, None, range(n, 2 * n))
         best = b.select(b.fcmp_ordered("<=", one, other), other, one)
     largest = b.extract_element(best, ir.Constant(I32, 0))
-    (sums,) = _in_steps(b, count, [every(FLOAT, TILE, 0.0)], raise_them)
+    (sums,) = _in_steps(b, count, [every(FLOAT, TILE, 0.0)], raise_them, steps)
     b.store(largest, out)
     b.store(lane_sum(b, sums), b.gep(out, [_i64(1)]))
     b.ret_void()
@@ -302,8 +312,8 @@ def scores_of(
                     with b.if_then(b.icmp_signed(">", left, _i64(0))):
                         place = b.mul(whole, b.mul(width, _i64(TILE)))
                         then = b.gep(out, [b.mul(whole, _i64(TILE))])
-                        rest_keys = b.gep(keys, [place])
-                        b.call(_scores(b.module, queries, 1), [q, q_stride, rest_keys, left, width, then, out_stride])
+                        inputs = [q, q_stride, b.gep(keys, [place]), left, width, then, out_stride]
+                        b.call(_scores(b.module, queries, 1), inputs)
 
             return go
 
@@ -357,17 +367,19 @@ def mix_of(
 def softmax_of(
     typing_context: Any, scores: Any, count: Any, begin: Any, end: Any, scale: Any, cap: Any, out: Any
 ) -> Any:
-    """See `_softmax`; scores and out are addresses, scale and cap float32."""
+    """`_soft_cap` where the cap is not 0, then `_softmax`; scores and out are addresses, scale and cap float32."""
 
     def code(context: Any, b: Any, signature: Any, given: Any) -> Any:
-        inputs = _floats(b, given, (0, 6))
-        _, count, begin, end, *_ = inputs
+        scores, count, begin, end, scale, cap, out = _floats(b, given, (0, 6))
+        capped = b.fcmp_ordered("!=", cap, ir.Constant(FLOAT, 0.0))
+        with b.if_then(capped):
+            b.call(_soft_cap(b.module), [scores, count, scale, cap])
+        inputs = [scores, count, begin, end, b.select(capped, ir.Constant(FLOAT, 1.0), scale), out]
         all_count = b.and_(b.icmp_signed("<=", begin, _i64(0)), b.icmp_signed(">=", end, count))
-        with b.if_else(all_count) as (whole, part):
-            with whole:
-                b.call(_softmax(b.module, True), inputs)
-            with part:
-                b.call(_softmax(b.module, False), inputs)
+        with b.if_else(all_count) as branches:
+            for branch, whole in zip(branches, (True, False), strict=True):
+                with branch:
+                    b.call(_softmax(b.module, whole), inputs)
         return context.get_dummy_value()
 
     ints, floats = types.int64, types.float32
