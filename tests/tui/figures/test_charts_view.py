@@ -126,8 +126,7 @@ async def test_the_charts_follow_a_run_and_a_new_one_clears_them() -> None:
     async with HostApp(pane, columns="-one").run_test(size=(120, 40)) as pilot:
         pane.view = "charts"
         pane.begin(len(PIECES))
-        await pilot.pause()
-        assert pane.charts_view.lines[0] == "no rounds yet"
+        await until(pilot, lambda: pane.charts_view.lines[:1] == ["no rounds yet"])
         steps = run_steps("speculative", PIECES)
         pane.feed(steps[:9])
         await until(pilot, lambda: "last 3" in pane.charts_view.lines[0])
@@ -135,8 +134,7 @@ async def test_the_charts_follow_a_run_and_a_new_one_clears_them() -> None:
         assert "last 31" in pane.charts_view.lines[0]
         await until_plotted(pilot, pane.charts_view, baseline=False)
         pane.begin(9)
-        await pilot.pause()
-        assert pane.charts_view.lines[0] == "no rounds yet"
+        await until(pilot, lambda: pane.charts_view.lines[:1] == ["no rounds yet"])
         assert plotted(pane.charts_view) == ""
         pane.feed(steps)
         await until_plotted(pilot, pane.charts_view, baseline=False)

@@ -379,13 +379,13 @@ async def test_a_token_of_a_search_is_called_settled_and_what_is_open_stands_beh
         pane = app.grid.panes["beam"]
         pane.focus(scroll_visible=False)
         await pilot.pause()
-        assert painted(pane.token_view)[0].rstrip() == " sky is"
-        assert "1/9 tokens settled" in painted(pane._status_line)[0]
+        await until(pilot, lambda: painted(pane.token_view)[0].rstrip() == " sky is")
+        await until(pilot, lambda: "1/9 tokens settled" in painted(pane._status_line)[0])
         app.front.settle()
         await pilot.press("i", "home")
         await until(pilot, lambda: app.inspection.panel is not None and "token 1" in told(app), "opened")
         assert "settled: every text that can still win has it" in told(app) and "drawn" not in told(app)
-        assert "› sampled/settled" in painted(app.legend)[0]
+        await until(pilot, lambda: "› sampled/settled" in painted(app.legend)[0])
 
 
 async def test_n_goes_to_rejections_and_d_to_the_first_difference_in_the_whole_app() -> None:

@@ -82,13 +82,11 @@ async def test_next_and_previous_go_around_and_bring_the_match_into_sight() -> N
     async with shown(LINES, (60, 20)) as (pane, pilot):
         pane.token_view.scroll_to(y=0, animate=False)
         await find(pilot, pane, "needle")
-        seen = [count(pane)]
-        for key in ("enter", "down", "up", "shift+enter", "up", "down"):
+        assert count(pane) == "1 of 10"
+        for key, at in (("enter", 2), ("down", 3), ("up", 2), ("shift+enter", 1), ("up", 10), ("down", 1)):
             await pilot.press(key)
-            await pilot.pause()
-            seen.append(count(pane))
-            assert marked(pane.token_view, "find--current") == ["needle"]
-        assert seen == [f"{n} of 10" for n in (1, 2, 3, 2, 1, 10, 1)]
+            await until(pilot, lambda: count(pane) == f"{at} of 10", key)  # noqa: B023
+            await until(pilot, lambda: marked(pane.token_view, "find--current") == ["needle"], key)
 
 
 async def test_escape_closes_keeps_the_place_and_gives_the_keys_back_to_the_pane() -> None:
