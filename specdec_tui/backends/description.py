@@ -60,7 +60,7 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
     `like`: a model whose tokenizer is taken over when the files are the same (reading one takes a while).
     """
     location = locate(spec, progress)
-    if (header := _header(location)) is not None and is_known(header):
+    if (header := _header(spec, location)) is not None and is_known(header):
         return _described_by_header(spec, location, like)
     if location.gguf_file is None:
         _check_beside_the_weights(spec, location.folder)
@@ -103,9 +103,12 @@ def describe(spec: ModelSpec, progress: ReportProgress, like: ModelDescription |
     return ModelDescription(spec, location, config, tokenizer, told)
 
 
-def _header(location: hub.Location) -> GgufHeader | None:
-    """Of a GGUF file, which was looked at before."""
-    return None if location.gguf_file is None else header_of(location.folder / location.gguf_file)
+def _header(spec: ModelSpec, location: hub.Location) -> GgufHeader | None:
+    """Of a GGUF file, which was looked at before. LoadError where it is not what it was."""
+    try:
+        return None if location.gguf_file is None else header_of(location.folder / location.gguf_file)
+    except FileProblem as problem:
+        raise LoadError(f"{spec.name} {problem}.") from None
 
 
 def _described_by_header(spec: ModelSpec, location: hub.Location, like: ModelDescription | None) -> ModelDescription:
@@ -116,7 +119,7 @@ def _described_by_header(spec: ModelSpec, location: hub.Location, like: ModelDes
         choose_no_code(config)
         check_fields(spec.name, config.to_dict())
         unused = check_tensors(file, config)
-        others = None if like is None else _header(like.location)
+        others = None if like is None else _header(like.spec, like.location)
         if like is not None and others is not None and file.header.same(others, "tokenizer."):
             tokenizer: PreTrainedTokenizerBase = like.tokenizer
         else:

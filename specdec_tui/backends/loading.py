@@ -32,6 +32,7 @@ from specdec_tui.backends.pair import LoadError, ModelInfo, PairInfo, Progress, 
 from specdec_tui.backends.presets import ModelSpec, PairSpec, resolve
 from specdec_tui.backends.quiet import Heart, between_compilations, quiet
 from specdec_tui.backends.remote.connect import Remote, connect
+from specdec_tui.backends.small_files import FileProblem
 from specdec_tui.backends.tokenizer import PromptTokenizer, chance_of
 from specdec_tui.backends.weight_forms import as_asked, check_asked, with_form
 from specdec_tui.backends.weights import (
@@ -109,7 +110,7 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
     for model in models:
         check_quantization(model)
         check_asked(model, device, str(dtype).removeprefix("torch."))
-    files = [PackedFile.of(m, device, dtype) for m in models]
+    files = [_packed_file(model, device, dtype) for model in models]
     needs = [
         memory.estimate(
             m.spec.name, m.config, dtype, m.spec.quantization, None if file is None else file.bytes_in(m.spec.weights)
@@ -128,7 +129,8 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
     packs: list[LeanModel] = []
     models = [_with_weights(model, progress) for model in models]
     for model, need in zip(models, needs, strict=True):
-        _refuse_other_weights(model, need)
+        with _named(model):
+            _refuse_other_weights(model, need)
     if server is not None:
         loaded, ends, infos = [server.model], server.end_ids, [server.info]
         notes += server.info.notices
@@ -220,6 +222,8 @@ def _named(model: ModelDescription) -> Iterator[None]:
         yield
     except LoadError:
         raise
+    except FileProblem as problem:  # of a file that was whole when it was looked at
+        raise LoadError(f"{name} {problem}.") from None
     except Exception as error:
         if is_out_of_memory(error):
             raise LoadError(
@@ -227,6 +231,11 @@ def _named(model: ModelDescription) -> Iterator[None]:
             ) from error
         why = config_faults.fault(error, model.config.to_dict(), config_faults.run)
         raise LoadError(f"{name}: it does not run: {why}") from error
+
+
+def _packed_file(model: ModelDescription, device: str, dtype: torch.dtype) -> PackedFile | None:
+    with _named(model):
+        return PackedFile.of(model, device, dtype)
 
 
 def _load_again(model: ModelDescription, dtype: torch.dtype, place: memory.Placement) -> PreTrainedModel:
@@ -257,7 +266,7 @@ def _packed(file: PackedFile, name: str, heart: Heart) -> tuple[LeanModel | None
     try:
         with between_compilations(lambda: heart.beat_at(f"First-time compiling: {name} (up to a minute)")):
             model, reason = file.load(heart)
-    except (LoadError, torch.OutOfMemoryError):
+    except (LoadError, FileProblem, torch.OutOfMemoryError):
         raise
     except Exception as error:  # compiling for this processor may fail in ways of its own
         reason = f"the packed passes fail on this machine ({type(error).__name__}: {first_line(error)})"

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
 
 import pytest
 import torch
@@ -90,6 +92,54 @@ def test_a_file_that_is_cut_off_behind_the_reading_of_its_header_is_a_problem_in
     monkeypatch.setattr("specdec_tui.backends.gguf.files.header_of", read_and_cut)
     with pytest.raises(FileProblem, match="became shorter while it was read"):
         GgufFile(file)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "description.header_of",
+        "description.GgufFile",
+        "packed_load.GgufFile",
+        "hub.header_of",
+        "hub.contents_of",
+        "loading.asked_by",
+    ],
+)
+def test_a_file_that_is_cut_off_in_a_load_is_named(file: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Before any of the times that a load reads it."""
+    cut = cuts(file, monkeypatch, step)
+    with pytest.raises(LoadError) as caught:
+        load(file)
+    assert cut and str(caught.value).startswith(f"{file} is cut off (")
+
+
+def test_a_target_that_is_cut_off_while_its_drafter_is_read_is_named(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafter = file.with_name("drafter.gguf")
+    drafter.write_bytes(file.read_bytes())
+    cut = cuts(file, monkeypatch, "description.check_tensors", behind=1)
+    with pytest.raises(LoadError) as caught:
+        load_pair(ModelChoice(target=str(file), drafter=(str(drafter),), device="cpu"), lambda step: None)
+    assert cut and str(caught.value).startswith(f"{file} is cut off (")
+
+
+def cuts(file: Path, monkeypatch: pytest.MonkeyPatch, step: str, behind: int = 0) -> list[str]:
+    """Have the file cut off when a function is called, but for the first `behind` times; what was called then."""
+    name = f"specdec_tui.backends.{step}"
+    *owner, attribute = name.split(".")
+    real = getattr(resolve_name(".".join(owner)), attribute)
+    calls, found = [0], []
+
+    def cut_and_call(*given: Any, **named: Any) -> Any:
+        calls[0] += 1
+        if calls[0] > behind and not found:
+            os.truncate(file, file.stat().st_size - 1000)
+            found.append(step)
+        return real(*given, **named)
+
+    monkeypatch.setattr(name, cut_and_call)
+    return found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
