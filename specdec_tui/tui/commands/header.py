@@ -150,15 +150,16 @@ def _cut(names: Sequence[str], room: int) -> list[str]:
     most = max([_LEAST_NAME, *sizes])
     while most > _LEAST_NAME and sum(min(most, own) for own in sizes) > room:
         most -= 1
-    cut = [elided(name, most) for name in names]
-    if len(set(cut)) == len(set(names)):
-        return cut
-    alike = zip(*(name for name, short in zip(names, cut, strict=True) if cut.count(short) > 1), strict=False)
-    same = sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, alike))
-    return [
-        _begin(name[:same], most // 2) + _begin(name[same:], most - most // 2) if cut.count(short) > 1 else short
-        for name, short in zip(names, cut, strict=True)
-    ]
+    cut = {name: elided(name, most) for name in names}
+    for _ in names:  # those that are still alike are told apart further on
+        alike: dict[str, list[str]] = {}
+        for name, short in cut.items():
+            alike.setdefault(short, []).append(name)
+        for group in alike.values():
+            same = sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, zip(*group, strict=False)))
+            for name in group if len(group) > 1 else ():
+                cut[name] = _begin(name[:same], most // 2) + _begin(name[same:], most - most // 2)
+    return [cut[name] for name in names]
 
 
 def elided(text: str, cells: int) -> str:

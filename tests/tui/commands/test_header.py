@@ -108,6 +108,14 @@ def test_paths_are_told_by_their_last_parts_as_far_as_these_tell_them_apart(
     assert short_names(names) == expected
 
 
+async def test_three_names_that_part_in_two_places_are_all_told_apart() -> None:
+    kinds = ("1.5B-Instruct-Q4_K_M", "0.5B-Instruct-Q4_K_M", "0.5B-Instruct-Q8_0")
+    target, *drafters = (replace(PAIR.target, name=f"/models/Qwen2.5-Coder-{kind}.gguf") for kind in kinds)
+    shown = await line(80, pair=replace(PAIR, target=target, drafters=tuple(drafters)), state="ready")
+    names = shown.partition(" · ")[0].replace("specdec-tui", "").strip().split(" + ")
+    assert len(set(names)) == len(names) == 3, shown
+
+
 def test_a_long_text_is_cut_in_its_middle_and_never_wider_than_asked() -> None:
     assert elided("SmolLM2-135M-Instruct", 12) == "SmolLM…truct"
     assert elided("SmolLM2-135M", 12) == "SmolLM2-135M"
