@@ -103,7 +103,7 @@ ASKED = Controls(
 SHORT = [1, 2, 3, 3]  # leaves most bigrams free
 
 
-def distributed(kind: str, rule: str, sampler: Sampler = PLAIN, few: int = 600) -> bool:
+def distributed(kind: str, rule: str, sampler: Sampler = PLAIN, few: int = 1000) -> bool:
     def make() -> Any:
         return make_drafter(kind, TARGET, FAR)
 
