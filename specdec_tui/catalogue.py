@@ -91,7 +91,8 @@ def show_files(named: str) -> int:
     headings = ("file", "model", "kinds", "parameters", "on disk", "context", "weights on a CPU")
     right = frozenset(("parameters", "on disk", "context"))
     output.show(output.Sheet(headings, rows, f"GGUF files in {named}", right=right))
-    output.say("To run one: specdec-tui --target FILE, with --drafter for a smaller one of its family")
+    if not all(file.form.startswith("refused") for file in found):
+        output.say("To run one: specdec-tui --target FILE, with --drafter for a smaller one of its family")
     return 0
 
 

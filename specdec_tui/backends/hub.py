@@ -71,7 +71,7 @@ def locate(source: str, progress: ReportProgress) -> Location:
         return Location(source, path.absolute().parent, gguf_file=parts_of(path)[0].name)
     if _is_folder(path, source):
         if not _is_there(path / "config.json", source):
-            raise LoadError(f"{source}: this folder has no config.json, so it is not a model.")
+            raise LoadError(f"{source}: this folder has no config.json, so it is not a model.{_gguf_hint(path)}")
         _check_description(source, path)
         _check_tokenizer(source, path)
         return Location(source, path.absolute())
@@ -88,6 +88,15 @@ def locate(source: str, progress: ReportProgress) -> Location:
     _check_description(source, folder)
     _check_tokenizer(source, folder)
     return Location(source, folder, hub_id=source)
+
+
+def _gguf_hint(folder: Path) -> str:
+    """What to give in the place of a folder of GGUF files; empty for another, and where it cannot be listed."""
+    try:
+        names = sorted(one.name for one in folder.iterdir() if one.suffix.lower() == ".gguf" and one.is_file())
+    except OSError:
+        return ""
+    return f" It holds GGUF files: give one of them, as {folder / names[0]}." if names else ""
 
 
 def is_hub_id(name: str) -> bool:

@@ -291,8 +291,9 @@ def _different_lines(results: Sequence[Result]) -> list[str]:
 
 
 def _distance_lines(results: Sequence[Result]) -> list[str]:
-    """How far a target that rounds its activations is from the exact one, over the texts of all runs."""
-    found = together(result.lossless.distance for result in results)
+    """How far a target that rounds its activations is from the exact one, over all texts, each counted once."""
+    texts = {(one.prompt_index, one.turn, one.lossless.distance): one.lossless.distance for one in results}
+    found = together(texts.values())
     return [] if found is None else [f"weights {ROUNDED}: {OWN}: {found.in_words()}"]
 
 

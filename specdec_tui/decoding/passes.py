@@ -21,11 +21,12 @@ _USUAL = 5  # tokens of a pass that is spoken of where a run has no drafts
 def knee(passes: PassSeconds) -> int | None:
     """The most tokens up to which every measured pass takes at most 1.15 times what one over a single token does.
 
-    None where all of them do, so that it lies beyond, and where nothing was measured.
+    In hundredths, as ratios are told: what reads 1.15 is no more than that. None where all of them do, so that it lies
+    beyond, and where nothing was measured.
     """
     plain, found = dict(passes).get(1), 1
     for tokens, seconds in sorted(passes):
-        if plain and seconds > NEARLY * plain:
+        if plain and round(seconds / plain, 2) > NEARLY:
             return found
         found = tokens
     return None

@@ -10,7 +10,9 @@ from tiny_gguf import KIND, Sizes, parts, write_tiny_gguf
 
 from specdec_tui import cli
 from specdec_tui.backends.gguf.folder import Listed, gguf_files
+from specdec_tui.backends.hub import locate
 from specdec_tui.backends.memory import gigabytes
+from specdec_tui.backends.pair import LoadError
 
 MIXED = {"blk.*ffn": KIND.Q6_K, "token": KIND.Q8_0, "": KIND.Q4_K}
 OTHER = "expanded: of llama models with experts weights are not read packed"
@@ -100,6 +102,22 @@ def test_a_vocabulary_alone_is_refused_as_what_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "v.gguf").stat().st_size % 32
     (row,) = gguf_files(tmp_path)
     assert row.form == "refused: it holds no tensors, a vocabulary at most: the file of a model is needed"
+
+
+def test_how_to_run_one_is_told_where_one_can_be_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["models", str(folder / "a.gguf")]) == 0 and "To run one" in capsys.readouterr().out
+    (folder / "text.gguf").write_text("no model")
+    assert cli.main(["models", str(folder / "text.gguf")]) == 0 and "To run one" not in capsys.readouterr().out
+
+
+def test_a_folder_of_gguf_files_as_a_target_names_a_file_to_give(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        LoadError, match=r"no config\.json, so it is not a model\. It holds GGUF files: give one of .*gguf\."
+    ):
+        locate(str(folder), lambda _: None)
+    (tmp_path / "bare").mkdir()
+    with pytest.raises(LoadError, match=r"no config\.json, so it is not a model\.$"):
+        locate(str(tmp_path / "bare"), lambda _: None)
 
 
 def test_sizes_below_a_tenth_of_a_gigabyte_are_megabytes() -> None:

@@ -39,6 +39,8 @@ def started(**told: object) -> RunFigures:
     [
         (FLAT, 4),  # 1.15 times is not more than 1.15 times
         (STEEP, 1),
+        (((1, 0.0124609), (2, 0.0143867), (3, 0.0166714)), 2),  # 1.1546 is told as 1.15
+        (((1, 0.0100), (2, 0.01156)), 1),  # and this as 1.16
         (FLAT[:4], None),  # it lies beyond
         ((), None),
         (((1, 0.010), (2, 0.013), (3, 0.011)), 1),  # a pass behind the bend tells nothing
