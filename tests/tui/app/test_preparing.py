@@ -17,7 +17,7 @@ async def test_after_a_load_the_header_counts_what_is_made_and_the_app_is_ready(
         header = app.query_one(Header)
         await until(pilot, lambda: "Capturing rounds" in painted(header)[0])
         assert "0%" in painted(header)[0] and painted(header)[0].strip().endswith("● ready")
-        assert "scripted-target" in painted(header)[0]
+        assert "scripte…target" in painted(header)[0]
         engine.capture()
         await until(pilot, lambda: "50%" in painted(header)[0])
         engine.capture()
