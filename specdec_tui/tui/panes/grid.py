@@ -253,8 +253,15 @@ class PaneGrid(PanesInSight, can_focus=False):
         self._took_part = (*self._took_part, step.strategy)
         self._rearrange()
         if self._touched == step.strategy:
-            self.call_after_refresh(self._into_sight, self.panes[step.strategy])
+            self.call_after_refresh(self._came, self.panes[step.strategy])
         return self.panes[step.strategy]
+
+    def _came(self, pane: StrategyPane) -> None:
+        """Have a new pane in sight. Where it stands in front of the one that a person was in, keys go to it."""
+        hides = self.is_one_at_a_time and self.focused is not None
+        if hides and self._touched == pane.strategy:
+            pane.focus()
+        self._into_sight(pane)
 
     def _close_oldest(self) -> None:
         """Its run stays in the trace."""

@@ -441,6 +441,27 @@ async def test_two_panes_show_both_forms_of_the_weights_by_one_command() -> None
         assert kept.header.models["target"]["weights"] == "packed"
 
 
+async def test_keys_go_to_a_what_if_that_hides_the_pane_they_went_to() -> None:
+    app = make_app(ScriptedEngine(), strategies=TWO)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await finished(pilot)
+        app.grid.go_to("speculative")
+        await pilot.pause()
+        app.action_what_if("gamma 2")
+        await until(pilot, lambda: "speculative~1" in app.grid.panes and app.header.state == "ready")
+        child = app.grid.panes["speculative~1"]
+        assert app.grid.front is child
+        await until(pilot, lambda: app.grid.current is child, "the focus")
+        await pilot.press("v")
+        assert (child.view, app.grid.panes["speculative"].view) == ("rounds", "text")
+        # From the prompt nobody is in a pane: what is typed there stays there.
+        await pilot.press("slash")
+        app.action_what_if("gamma 3")
+        await until(pilot, lambda: "speculative~2" in app.grid.panes and app.header.state == "ready")
+        await pilot.pause()
+        assert app.grid.front is app.grid.panes["speculative~2"] and app.grid.focused is None
+
+
 async def test_a_run_of_another_form_than_the_loaded_one_is_gone_on_with_in_its_own() -> None:
     engine = ScriptedEngine(pair=formed("packed-int8"))
     app = make_app(engine, strategies=("target", "drafter"))
