@@ -161,6 +161,8 @@ def test_the_benchmark_tells_it_in_a_line_and_in_numbers(choice: ModelChoice) ->
     results = [
         SimpleNamespace(
             strategy="speculative",
+            prompt_index=0,
+            turn=0,
             notices=[],
             lossless=replace(
                 run(choice, replace(SETTINGS, strategies=("target",)))["target"].lossless,
