@@ -12,7 +12,7 @@ import psutil
 
 POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 60
-REST_SECONDS = 0.5
+REST_SECONDS, REST_CAPTURES = 0.2, 7  # more than both times of a cursor that blinks twice in a second
 
 
 class Terminal:
@@ -64,9 +64,15 @@ class Terminal:
         return self.wait(lambda screen: all(text in screen for text in texts), ", ".join(texts))
 
     def at_rest(self) -> str:
-        """The screen with its colours, once it has stopped changing: a frame may come in two pieces."""
+        """The screen with its colours, once it has stopped changing but for a cursor that blinks.
+
+        A frame may come in two pieces, so what is there is seen twice at least.
+        """
+        end = time.monotonic() + PATIENCE_SECONDS
         seen = [self.painted()]
-        while len(seen) < 3 or len({*seen[-3:]}) > 1:
+        while len(seen) < REST_CAPTURES or len({*seen[-REST_CAPTURES:]}) > 2 or seen[-1] != seen[-2]:
+            if time.monotonic() > end:
+                raise AssertionError(f"never at rest\n{self.screen()}")
             time.sleep(REST_SECONDS)
             seen.append(self.painted())
         return seen[-1]
