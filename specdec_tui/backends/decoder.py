@@ -1,66 +1,71 @@
 """What a decoder layer of a loaded model is: one description, by which passes of our own are parametrised.
 
-A family of models is a row of `FAMILIES`; whatever its config says beyond that is read into a `Decoder`. `describe`
-says why where a model is something else. Weights are named as transformers names them.
+A family of models is a row of `families.FAMILIES`; whatever a config says beyond that is read into a `Decoder`.
+`describe` says why where a model is something else: what a config or a model holds is described or refused, never
+left out. Weights are named as transformers names them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from specdec_tui.backends.described_fields import OtherError, fields_of
+from specdec_tui.backends.families import FAMILIES, Family, family_of
+
 if TYPE_CHECKING:
+    from torch import nn
     from transformers import PreTrainedConfig, PreTrainedModel
 
-_NAMES = ("input_layernorm", "", "post_attention_layernorm", "")
-_FOUR = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
-_APART = (
-    ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    ("self_attn.o_proj",),
-    ("mlp.gate_proj", "mlp.up_proj"),
-    ("mlp.down_proj",),
-)
-_JOINED = (("self_attn.qkv_proj",), ("self_attn.o_proj",), ("mlp.gate_up_proj",), ("mlp.down_proj",))
+__all__ = ["FAMILIES", "Decoder", "Experts", "Family", "Layer", "Rotation", "describe", "linear_names"]
+
+HEAD_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
 # Rotations that do not depend on the length of the text.
 _ROPE_TYPES = ("default", "linear", "llama3", "yarn")
-_ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
-_BIASED = ("q_proj", "k_proj", "v_proj")
+_ACTIVATIONS = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
+_KINDS = {"full_attention", "sliding_attention"}
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """What the config of a model does not say.
+class Experts:
+    """A mixture of experts in the place of a layer's MLP; its weights are named by `Family.experts`.
 
-    `norms`: names of those before attention, behind it, before the MLP, behind it ("" for none); `head_norms`: each
-    head of queries and keys is normed; `norm_offset` is added to the weights of all norms; `groups`: the linear
-    layers, of which those of a group read the same input and are joined by rows.
+    Of `count` experts, each `inner` wide, those `chosen` for a token have the highest products with the router, and
+    their outputs are added up. Weights of the sum: by `scoring` "softmax" over all experts, of those chosen divided by
+    their sum where `normed`; "chosen": the softmax over those chosen alone. All are times `scale`. `shared_inner`: the
+    width of the shared expert, 0 for none. `limit` above 0: gate is cut to at most that, up to between ± that, and
+    down reads gate · sigmoid(`alpha` · gate) · (up + 1).
     """
 
-    norms: tuple[str, str, str, str] = _NAMES
-    head_norms: bool = False
-    norm_offset: float = 0.0
-    groups: tuple[tuple[str, ...], ...] = _APART
-
-
-FAMILIES = {
-    "LlamaForCausalLM": Family(),
-    "MistralForCausalLM": Family(),
-    "Qwen2ForCausalLM": Family(),
-    "Qwen3ForCausalLM": Family(head_norms=True),
-    "Gemma2ForCausalLM": Family(norms=_FOUR, norm_offset=1.0),
-    "Gemma3ForCausalLM": Family(norms=_FOUR, norm_offset=1.0, head_norms=True),
-    "Phi3ForCausalLM": Family(groups=_JOINED),
-}
+    count: int
+    chosen: int
+    inner: int
+    scoring: str
+    normed: bool
+    scale: float = 1.0
+    shared_inner: int = 0
+    limit: float = 0.0
+    alpha: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """`window`: positions that attention reaches, its own among them (0: all); `rotation`: its place in `rotations`."""
+    """`window`: positions that attention reaches, its own among them (0: all); `rotation`: its place in `rotations`,
+    or −1 where nothing is rotated."""
 
     window: int
     rotation: int
+    experts: Experts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,15 @@ class Rotation:
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """Sizes and constants; `turned` numbers of a head are rotated. A cap c makes c · tanh(x / c) of x; 0 is none."""
+    """Sizes and constants; the first `turned` numbers of a head are rotated. A cap c makes c · tanh(x / c) of x; 0 is
+    none.
+
+    Of the joint rows of queries, keys and values, query j of key head g begins at row g · query_group + j · width, key
+    head g at key_first + g · key_group, its value at value_first + g · key_group. `inner`: the width of an MLP without
+    experts. `biases`: those linear layers that have one, `Family.head` among them. Embeddings (without what `positions`
+    adds), what attention and MLP add to the stream, scores and logits are multiplied by their scales; logits are
+    capped afterwards.
+    """
 
     family: Family
     layers: tuple[Layer, ...]
@@ -91,65 +104,231 @@ class Decoder:
     score_cap: float
     logit_cap: float
     embedding_scale: float
+    residual_scale: float
+    logit_scale: float
+    query_group: int
+    key_first: int
+    key_group: int
+    value_first: int
+    biases: tuple[str, ...]
 
 
 def describe(model: PreTrainedModel) -> Decoder | str:
     """The description of a model, whose weights need not be there, or why it has none."""
-    config = model.config
-    family = FAMILIES.get(type(model).__name__)
+    try:
+        return _described(model)
+    except OtherError as reason:
+        return str(reason)
+
+
+def _described(model: PreTrainedModel) -> Decoder:
+    name, config = type(model).__name__, model.config.get_text_config(decoder=True)
+    family = family_of(name, config)
     if family is None:
-        return f"{type(model).__name__} is no family described here"
-    activation = getattr(config, "hidden_activation", None) or getattr(config, "hidden_act", None)
-    if activation not in _ACTIVATIONS:
-        return f"its activation is {activation}"
-    biases = [name for name, _ in model.named_parameters() if name.endswith("bias")]
-    if any(name.split(".")[-2] not in _BIASED for name in biases):
-        return "it has biases beyond those of queries, keys and values"
-    if getattr(config, "use_bidirectional_attention", False):
-        return "its attention looks ahead"
-    rotary = type(model.model.rotary_emb)(config=config)  # the model's own may hold no numbers
-    kinds = list(getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers)
-    if not set(kinds) <= {"full_attention", "sliding_attention"}:
-        return f"it has layers of other kinds ({', '.join(sorted(set(kinds)))})"
+        raise OtherError(f"{name} is no family described here")
+    fields = fields_of(config)
+    if (activation := getattr(config, family.activation)) not in _ACTIVATIONS:
+        raise OtherError(f"its activation is {activation}")
+    modules = list(_module(model, family.layers).children())
+    _refuse_other_weights(model, family, len(modules))
+    kinds = list(fields.get("layer_types") or ["full_attention"] * len(modules))
+    if not set(kinds) <= _KINDS:
+        raise OtherError(f"it has layers of other kinds ({', '.join(sorted(set(kinds)))})")
+    rotations, places = _rotations(model, family, config, kinds)
+    experts = [_experts(layer, family, fields) for layer in modules]
+    heads, key_heads, width = _heads(config, fields, family)
+    turned = 2 * rotations[0].frequencies.numel() if rotations else 0
+    if turned > width or any(2 * each.frequencies.numel() != turned for each in rotations):
+        raise OtherError(f"its heads are {width} wide, of which {turned} numbers are rotated")
+    per_key = (heads // key_heads) * width
+    stride = per_key + 2 * width
+    apart = (per_key, heads * width, width, (heads + key_heads) * width)
+    group, key_first, key_group, value_first = (stride, per_key, stride, per_key + width) if family.grouped else apart
+    attention = _module(modules[0], family.groups[1][0].rpartition(".")[0])
+    caps = [fields.get("attn_logit_softcapping") or 0.0, fields.get("final_logit_softcapping") or 0.0]
+    if caps[1] and not family.logit_cap:
+        raise OtherError("its config caps logits, which its class does not")
+    return Decoder(
+        family=family,
+        layers=tuple(
+            Layer(_window(fields, kind), _rotation(fields, family, index, places.get(kind, -1), kind), mixture)
+            for index, (kind, mixture) in enumerate(zip(kinds, experts, strict=True))
+        ),
+        rotations=tuple(rotations),
+        hidden=config.hidden_size,
+        inner=_inner(modules, family, experts, heads * width, key_heads * width, config.hidden_size),
+        heads=heads,
+        key_heads=key_heads,
+        width=width,
+        vocabulary=config.vocab_size,
+        turned=turned,
+        activation=_ACTIVATIONS[activation],
+        epsilon=family.epsilon or _epsilon(model, modules, family),
+        score_scale=float(getattr(attention, "scaling", width**-0.5)),
+        score_cap=float(caps[0]) if family.score_cap else 0.0,
+        logit_cap=float(caps[1]),
+        embedding_scale=float(
+            getattr(model.get_input_embeddings(), "scalar_embed_scale", 1.0) * fields.get("embedding_multiplier", 1.0)
+        ),
+        residual_scale=float(fields.get("residual_multiplier", 1.0)),
+        logit_scale=float(fields.get("logit_scale", 1.0) / fields.get("logits_scaling", 1.0)),
+        query_group=group,
+        key_first=key_first,
+        key_group=key_group,
+        value_first=value_first,
+        biases=_biases(model, modules, family, experts),
+    )
+
+
+def _module(root: nn.Module, name: str) -> nn.Module:
+    try:
+        return root.get_submodule(name)
+    except AttributeError:
+        raise OtherError(f"it has no {name}") from None
+
+
+def _dense(family: Family, experts: Experts | None) -> tuple[str, ...]:
+    """The linear layers of a layer, but for those of its experts."""
+    attention, mlp = family.groups[:2], family.groups[2:]
+    return tuple(name for group in (attention if experts else attention + mlp) for name in group)
+
+
+def _refuse_other_weights(model: PreTrainedModel, family: Family, layers: int) -> None:
+    """For what has weights that no part of the description names."""
+    within = [name for group in family.groups for name in group] + [name for name in family.norms if name]
+    if family.head_norms:
+        within += HEAD_NORMS
+    if (names := family.experts) is not None:
+        within += [names.router, names.experts, *names.shared, *filter(None, (names.shared_gate,))]
+    named = {family.embedding, family.last_norm, family.head, family.positions}
+    named |= {f"{family.layers}.{index}.{name}" for index in range(layers) for name in within}
+    alone = {f"{family.layers}.{index}.{family.sinks}" for index in range(layers)} if family.sinks else set()
+    for name, _ in model.named_parameters():
+        module = name.rpartition(".")[0]
+        if module not in named and name not in alone and not name.startswith(family.beside or ("\0",)):
+            raise OtherError(f"it has weights that are not described here ({name})")
+
+
+def _rotations(
+    model: PreTrainedModel, family: Family, config: PreTrainedConfig, kinds: Sequence[str]
+) -> tuple[list[Rotation], dict[str, int]]:
+    """All rotations, and which of them layers of a kind use."""
     rotations: list[Rotation] = []
     places: dict[str, int] = {}
+    if family.positions:
+        return rotations, places
+    own = _module(model, f"{family.layers.rpartition('.')[0]}.rotary_emb")
+    rotary: Any = type(own)(config=config)  # the model's own may hold no numbers
     for kind in dict.fromkeys(kinds):
         apart = isinstance(rotary.rope_type, dict)
         if (rope := rotary.rope_type[kind] if apart else rotary.rope_type) not in _ROPE_TYPES:
-            return f"its rotations depend on the length of the text ({rope})"
+            raise OtherError(f"its rotations depend on the length of the text ({rope})")
         prefix = f"{kind}_" if apart else ""
         if apart or not rotations:
             scale = getattr(rotary, f"{prefix}attention_scaling", 1.0)
             rotations.append(Rotation(getattr(rotary, f"{prefix}inv_freq").detach().float().cpu(), float(scale)))
         places[kind] = len(rotations) - 1
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    turned = 2 * rotations[0].frequencies.numel()
-    if turned > width:
-        return f"its heads are {width} wide, of which {turned} numbers are rotated"
-    return Decoder(
-        family=family,
-        layers=tuple(Layer(_window(config, kind), places[kind]) for kind in kinds),
-        rotations=tuple(rotations),
-        hidden=config.hidden_size,
-        inner=config.intermediate_size,
-        heads=config.num_attention_heads,
-        key_heads=config.num_key_value_heads,
-        width=int(width),
-        vocabulary=config.vocab_size,
-        turned=turned,
-        activation=_ACTIVATIONS[activation],
-        epsilon=float(config.rms_norm_eps),
-        score_scale=float(getattr(model.model.layers[0].self_attn, "scaling", width**-0.5)),
-        score_cap=float(getattr(config, "attn_logit_softcapping", None) or 0.0),
-        logit_cap=float(getattr(config, "final_logit_softcapping", None) or 0.0),
-        embedding_scale=float(getattr(model.get_input_embeddings(), "scalar_embed_scale", 1.0)),
+    return rotations, places
+
+
+def _rotation(fields: dict[str, Any], family: Family, index: int, place: int, kind: str) -> int:
+    turns = (fields.get("no_rope_layers") or [1] * (index + 1))[index]
+    still = family.rotates == "windowed" and not _window(fields, kind)
+    return place if turns and not still else -1
+
+
+def _window(fields: dict[str, Any], kind: str) -> int:
+    sliding = kind == "sliding_attention" if "layer_types" in fields else True
+    return int(fields.get("sliding_window") or 0) if sliding else 0
+
+
+def _heads(config: PreTrainedConfig, fields: dict[str, Any], family: Family) -> tuple[int, int, int]:
+    """Heads of queries, heads of keys, their width."""
+    heads = int(config.num_attention_heads)
+    keys = fields.get("num_key_value_heads") or heads
+    if "num_kv_heads" in fields:
+        keys = fields["num_kv_heads"] if fields["new_decoder_architecture"] or not fields["multi_query"] else 1
+    wide = not family.grouped and not family.transposed and getattr(config, "head_dim", None)
+    return heads, int(keys), int(wide or config.hidden_size // heads)
+
+
+def _shape(module: Any) -> tuple[int, int]:
+    """Rows and columns of a linear layer, which may hold its weights packed."""
+    if hasattr(module, "nf"):  # transformers' Conv1D
+        return int(module.nf), int(module.nx)
+    if hasattr(module, "out_features"):
+        return int(module.out_features), int(module.in_features)
+    raise OtherError(f"its linear layers are of another kind ({type(module).__name__})")
+
+
+def _inner(
+    modules: Sequence[nn.Module],
+    family: Family,
+    experts: Sequence[Experts | None],
+    queries: int,
+    keys: int,
+    hidden: int,
+) -> int:
+    """The width of the MLPs without experts, 0 where there are none; refuses shapes that are not those described."""
+    found = set()
+    for layer, mixture in zip(modules, experts, strict=True):
+        groups = [[_shape(_module(layer, name)) for name in names] for names in family.groups[: 2 if mixture else 4]]
+        rows = [sum(rows for rows, _ in group) for group in groups]
+        inner = 0 if mixture else groups[3][0][1]
+        expected = [queries + 2 * keys, hidden, (1 + family.gated) * inner, hidden]
+        columns = [hidden, queries, hidden, inner]
+        if rows != expected[: len(rows)] or any(
+            shape[1] != width for group, width in zip(groups, columns, strict=False) for shape in group
+        ):
+            raise OtherError("its weights have other shapes than its config says")
+        found |= {inner} - {0}
+    if len(found) > 1:
+        raise OtherError("its layers are of different widths")
+    return found.pop() if found else 0
+
+
+def _epsilon(model: PreTrainedModel, modules: Sequence[nn.Module], family: Family) -> float:
+    names = [name for name in family.norms if name] + list(HEAD_NORMS if family.head_norms else ())
+    norms = [_module(layer, name) for layer in modules for name in names] + [_module(model, family.last_norm)]
+    found = {float(getattr(norm, "variance_epsilon", None) or norm.eps) for norm in norms}  # type: ignore[arg-type]
+    if len(found) > 1:
+        raise OtherError("its norms add different numbers to the variance")
+    return found.pop()
+
+
+def _biases(
+    model: PreTrainedModel, modules: Sequence[nn.Module], family: Family, experts: Sequence[Experts | None]
+) -> tuple[str, ...]:
+    def biased(root: nn.Module, names: Sequence[str]) -> set[str]:
+        return {name for name in names if getattr(_module(root, name), "bias", None) is not None}
+
+    found = [biased(layer, _dense(family, mixture)) for layer, mixture in zip(modules, experts, strict=True)]
+    several = set.union(*found)
+    for has, layer, mixture in zip(found, modules, experts, strict=True):
+        if has != several & set(_dense(family, mixture)):
+            raise OtherError("its layers have different biases")
+        if mixture and family.experts and biased(layer, family.experts.shared):
+            raise OtherError("its shared experts have biases")
+    return (*sorted(several), *biased(model, [family.head]))
+
+
+def _experts(layer: nn.Module, family: Family, fields: dict[str, Any]) -> Experts | None:
+    """None for a layer whose MLP is a plain one."""
+    names = family.experts
+    if names is None or not hasattr(layer.get_submodule(names.router.rpartition(".")[0]), "experts"):
+        return None
+    experts: Any = _module(layer, names.experts)
+    shared = _shape(_module(layer, names.shared[0]))[0] if names.shared else 0
+    return Experts(
+        count=int(experts.num_experts),
+        chosen=int(fields["num_experts_per_tok"]),
+        inner=int(fields.get("moe_intermediate_size") or fields["intermediate_size"]),
+        scoring=names.scoring,
+        normed=bool(fields.get("norm_topk_prob", names.normed)),
+        shared_inner=shared,
+        limit=float(fields.get("swiglu_limit", 7.0)) if names.transposed else 0.0,
+        alpha=float(fields.get("swiglu_alpha", 1.702)) if names.transposed else 0.0,
     )
-
-
-def _window(config: PreTrainedConfig, kind: str) -> int:
-    has_kinds = bool(getattr(config, "layer_types", None))
-    sliding = kind == "sliding_attention" if has_kinds else True
-    return int(getattr(config, "sliding_window", None) or 0) if sliding else 0
 
 
 def linear_names(family: Family) -> tuple[str, ...]:

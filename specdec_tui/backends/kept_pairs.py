@@ -20,8 +20,9 @@ import torch
 
 from specdec_tui.backends import memory
 from specdec_tui.backends.agreed import Trial, is_anything_kept, wake
-from specdec_tui.backends.decoder import FAMILIES, Decoder, Layer, Rotation
+from specdec_tui.backends.decoder import Decoder, Layer, Rotation
 from specdec_tui.backends.errors import panics_raise
+from specdec_tui.backends.families import family_from
 from specdec_tui.backends.gguf.files import GgufFile
 from specdec_tui.backends.gguf.parts import parts_of
 from specdec_tui.backends.gguf.tokenizer import tokenizer_of
@@ -48,7 +49,6 @@ _PARTS = (
     *("transformers.modeling_utils", "specdec_tui.backends.packed_load"),
 )
 """Modules that transformers' layers need, of which none takes much of a second alone behind those before it."""
-_FAMILY_NAMES = {id(family): name for name, family in FAMILIES.items()}
 
 
 def kept_pair(choice: ModelChoice, progress: ReportProgress) -> Pair | None:
@@ -190,7 +190,7 @@ def _written(model: LeanModel) -> dict[str, Any]:
     rotations = [{"frequencies": each.frequencies.tolist(), "scale": each.scale} for each in decoder.rotations]
     layers = [asdict(layer) for layer in decoder.layers]
     plain = asdict(replace(decoder, rotations=(), layers=()))
-    parts = {"family": _FAMILY_NAMES[id(decoder.family)], "rotations": rotations, "layers": layers}
+    parts = {"rotations": rotations, "layers": layers}
     return {"decoder": plain | parts, "context_length": model.context_length}
 
 
@@ -199,7 +199,12 @@ def _decoder(written: dict[str, Any]) -> Decoder:
         Rotation(torch.tensor(each["frequencies"], dtype=torch.float32), each["scale"]) for each in written["rotations"]
     ]
     layers = [Layer(**layer) for layer in written["layers"]]
-    parts = {"family": FAMILIES[written["family"]], "rotations": tuple(rotations), "layers": tuple(layers)}
+    parts = {
+        "family": family_from(written["family"]),
+        "rotations": tuple(rotations),
+        "layers": tuple(layers),
+        "biases": tuple(written["biases"]),
+    }
     return Decoder(**written | parts)
 
 

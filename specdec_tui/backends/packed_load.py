@@ -57,7 +57,7 @@ class PackedFile:
         if model.location.gguf_file is None or device != "cpu" or dtype is not torch.float32 or fit.why_not():
             return None
         found = cls(model)
-        if not is_known(found.file.header) or isinstance(describe(found.shell), str):
+        if not is_known(found.file.header) or fit.why_not_lean(describe(found.shell)):
             return None
         return found
 

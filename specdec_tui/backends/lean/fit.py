@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from specdec_tui.backends.decoder import describe
+from specdec_tui.backends.decoder import Decoder, describe
 from specdec_tui.backends.errors import first_line
 
 if TYPE_CHECKING:
@@ -27,8 +27,32 @@ def fits(model: PreTrainedModel) -> bool:
         not getattr(model, "is_quantized", False)
         and model.dtype in (torch.float32, torch.bfloat16)
         and all(weight.device.type == "cpu" and weight.dtype is model.dtype for weight in model.parameters())
-        and not isinstance(describe(model), str)
+        and not why_not_lean(describe(model))
     )
+
+
+def why_not_lean(decoder: Decoder | str) -> str:
+    """Why a described model is none that `LeanModel` computes; empty where it is. A reason is handed on."""
+    if isinstance(decoder, str):
+        return decoder
+    family = decoder.family
+    found = {
+        "it has layer norms": family.norm != "rms",
+        "it lacks a norm before attention or before the MLP": not (family.norms[0] and family.norms[2]),
+        "its queries and keys are normed as a whole": family.head_norms == "whole",
+        "its attention and MLP read the same": family.parallel,
+        "its MLP has no gate": not family.gated,
+        "its queries, keys and values lie together by heads": family.grouped,
+        "its rotations turn neighbours": family.pairs,
+        "its positions are learned": bool(family.positions),
+        "its attention has sinks": bool(family.sinks),
+        "it is a mixture of experts": any(layer.experts for layer in decoder.layers),
+        f"its activation is {decoder.activation}": decoder.activation not in ("silu", "gelu_tanh"),
+        "it has biases beyond those of queries, keys and values": not set(decoder.biases) <= set(family.groups[0]),
+        "what its layers add, or its logits, are scaled": decoder.residual_scale != 1 or decoder.logit_scale != 1,
+        "it has layers without rotations": any(layer.rotation < 0 for layer in decoder.layers),
+    }
+    return next((reason for reason, holds in found.items() if holds), "")
 
 
 @cache

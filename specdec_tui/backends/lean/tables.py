@@ -90,7 +90,7 @@ def tables_of(decoder: Decoder, weights: Weights, threads: int, rounds: bool) ->
         decoder.inner,
         {"silu": SILU, "gelu_tanh": GELU_TANH}[decoder.activation],
         bool(decoder.family.norms[1]),
-        decoder.family.head_norms,
+        bool(decoder.family.head_norms),
         _PARTS_OF_THREAD * threads,
         longest,
     )

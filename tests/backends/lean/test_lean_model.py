@@ -12,7 +12,7 @@ from specdec_tui.backends.lean.layer_parts import EPSILON
 from specdec_tui.backends.lean.model import PREFILL_CHUNK, LeanModel
 from specdec_tui.backends.model import PassCost
 
-KINDS = ["llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3", "phi3"]
+KINDS = ["llama", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3", "phi3"]
 
 
 def lean(kind: str, **overrides: object) -> tuple[LeanModel, TransformersModel]:
@@ -168,8 +168,9 @@ def test_a_text_longer_than_the_model_was_made_for_is_refused_and_nothing_is_hel
 @pytest.mark.parametrize(
     ("kind", "overrides"),
     [
-        ("gemma", {}),
         ("gpt2", {}),
+        ("gpt_neox", {}),
+        ("mixtral", {}),
         ("mamba", {}),
         ("llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}}),
         ("llama", {"hidden_act": "gelu"}),

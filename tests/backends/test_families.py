@@ -1,0 +1,283 @@
+"""The description of a model says all that its logits depend on: a pass written from it gives those of transformers."""
+
+from __future__ import annotations
+
+import dataclasses
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from plain_pass import PlainPass
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from specdec_tui.backends import described_fields as described
+from specdec_tui.backends.decoder import FAMILIES, Decoder, Layer, describe
+
+SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "vocab_size": 96}
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+DENSE = SIZES | HEADS
+WIDE = DENSE | {"head_dim": 12}
+WINDOW = {"sliding_window": 5}
+FOUR = {"num_hidden_layers": 4}
+ALTERNATING = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+TINY_CAPS = {"attn_logit_softcapping": 1.5, "final_logit_softcapping": 2.0}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32}
+BIASED = {"attention_bias": True}
+GRANITE = {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "attention_multiplier": 0.3, "logits_scaling": 5.0}
+GPT2 = {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "vocab_size": 96}
+NEOX = SIZES | {"num_attention_heads": 4, "max_position_embeddings": 64}
+FALCON = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 96}
+GROUPED = {"new_decoder_architecture": True, "num_kv_heads": 2}
+MIXTURE = DENSE | {"num_local_experts": 4, "num_experts_per_tok": 2}
+QWEN_MOE = DENSE | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+SHARED = {"shared_expert_intermediate_size": 40}
+GPT_OSS = WIDE | {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5}
+
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaConfig", DENSE),
+    "llama biased": ("LlamaConfig", WIDE | BIASED | {"mlp_bias": True, "rope_parameters": LLAMA3}),
+    "llama relu": ("LlamaConfig", DENSE | {"hidden_act": "relu", "rope_parameters": YARN}),
+    "llama with fields of others": ("LlamaConfig", DENSE | WINDOW | {"logit_scale": 3.0, "residual_multiplier": 2.0}),
+    "mistral": ("MistralConfig", DENSE | WINDOW),
+    "mistral of kinds it does not know": ("MistralConfig", DENSE | WINDOW | ALTERNATING),
+    "mistral open": ("MistralConfig", DENSE | {"sliding_window": None}),
+    "ministral": ("MinistralConfig", WIDE | WINDOW | ALTERNATING),
+    "qwen2": ("Qwen2Config", DENSE | WINDOW | {"use_sliding_window": True, "max_window_layers": 1}),
+    "qwen2 open": ("Qwen2Config", DENSE | WINDOW),
+    "qwen3": ("Qwen3Config", WIDE | BIASED),
+    "gemma": ("GemmaConfig", WIDE),
+    "gemma2": ("Gemma2Config", WIDE | WINDOW | FOUR | TINY_CAPS | {"query_pre_attn_scalar": 5}),
+    "gemma3": ("Gemma3TextConfig", WIDE | WINDOW | FOUR | {"sliding_window_pattern": 2, "query_pre_attn_scalar": 5}),
+    "gemma3 capped": ("Gemma3TextConfig", WIDE | WINDOW | TINY_CAPS),
+    "phi": ("PhiConfig", DENSE | {"partial_rotary_factor": 0.5}),
+    "phi3": ("Phi3Config", DENSE | {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}),
+    "phi4 mini": ("Phi3Config", DENSE | WINDOW | {"partial_rotary_factor": 0.75}),
+    "olmo": ("OlmoConfig", DENSE | BIASED),
+    "olmo2": ("Olmo2Config", DENSE),
+    "granite": ("GraniteConfig", DENSE | GRANITE | {"mlp_bias": True}),
+    "smollm3": ("SmolLM3Config", DENSE | {"no_rope_layers": [1, 0, 1]}),
+    "smollm3 windowed": ("SmolLM3Config", DENSE | WINDOW | {"use_sliding_window": True, "no_rope_layers": [1, 0, 1]}),
+    "gpt2": ("GPT2Config", GPT2),
+    "gpt2 unscaled": ("GPT2Config", GPT2 | {"scale_attn_weights": False, "n_inner": 40, "activation_function": "relu"}),
+    "gpt_neox": ("GPTNeoXConfig", NEOX | {"rotary_pct": 0.5}),
+    "gpt_neox in turn": ("GPTNeoXConfig", NEOX | {"use_parallel_residual": False, "attention_bias": False}),
+    "cohere": ("CohereConfig", DENSE | {"logit_scale": 0.3}),
+    "cohere2": ("Cohere2Config", DENSE | WINDOW | ALTERNATING | BIASED),
+    "starcoder2": ("Starcoder2Config", DENSE | WINDOW),
+    "starcoder2 plain": ("Starcoder2Config", DENSE | {"use_bias": False}),
+    "falcon": ("FalconConfig", FALCON),
+    "falcon of all heads": ("FalconConfig", FALCON | {"multi_query": False, "bias": True, "parallel_attn": False}),
+    "falcon in turn": ("FalconConfig", FALCON | {"parallel_attn": False, "ffn_hidden_size": 40}),
+    "falcon grouped": ("FalconConfig", FALCON | GROUPED),
+    "falcon grouped, one norm": ("FalconConfig", FALCON | GROUPED | {"num_ln_in_parallel_attn": 1}),
+    "stablelm": ("StableLmConfig", DENSE | {"use_qkv_bias": True}),
+    "stablelm parallel": ("StableLmConfig", DENSE | {"use_parallel_residual": True}),
+    "mixtral": ("MixtralConfig", MIXTURE | WINDOW),
+    "qwen2_moe": ("Qwen2MoeConfig", QWEN_MOE | SHARED | {"mlp_only_layers": [1]}),
+    "qwen2_moe normed": ("Qwen2MoeConfig", QWEN_MOE | SHARED | {"norm_topk_prob": True, "decoder_sparse_step": 2}),
+    "qwen3_moe": ("Qwen3MoeConfig", QWEN_MOE | WINDOW | {"use_sliding_window": True, "head_dim": 12}),
+    "qwen3_moe normed": ("Qwen3MoeConfig", QWEN_MOE | {"norm_topk_prob": True}),
+    "olmoe": ("OlmoeConfig", DENSE | {"num_experts": 4, "num_experts_per_tok": 2}),
+    "gpt_oss": ("GptOssConfig", GPT_OSS),
+}
+IDS = [(37 * i + 5) % 96 for i in range(14)]
+
+
+def made(name: str, values: dict[str, Any]) -> PreTrainedModel:
+    """A model all of whose weights are random, norms and biases too; it attends as its code says, step by step."""
+    config = getattr(transformers, name)(
+        **({"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1} | deepcopy(values)), attn_implementation="eager"
+    )
+    torch.manual_seed(7)
+    model: PreTrainedModel = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.3)
+            if parameter.dim() == 1:
+                parameter.add_(0.7)
+    return model
+
+
+def decoder_of(model: PreTrainedModel) -> Decoder:
+    found = describe(model)
+    assert isinstance(found, Decoder), found
+    return found
+
+
+@torch.no_grad()
+def logits_of(model: PreTrainedModel) -> Tensor:
+    found: Tensor = model(torch.tensor([IDS]), use_cache=False).logits[0]
+    return found
+
+
+def distance(model: PreTrainedModel, decoder: Decoder, expected: Tensor) -> float:
+    """Of the logits of a pass over a description, in parts of the largest."""
+    return float((PlainPass(model, decoder)(IDS) - expected).abs().max() / expected.abs().max())
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_pass_written_from_the_description_gives_the_logits_of_transformers(variant: str) -> None:
+    model = made(*VARIANTS[variant])
+    assert distance(model, decoder_of(model), logits_of(model)) < 2e-5
+
+
+def test_every_class_that_is_described_is_tried() -> None:
+    tried = {type(made(*values)).__name__ for values in VARIANTS.values()}
+    assert tried | {"Gemma3ForConditionalGeneration"} == set(FAMILIES)
+
+
+def test_the_text_part_of_a_model_that_sees_is_described() -> None:
+    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text = transformers.Gemma3TextConfig(**deepcopy(VARIANTS["gemma3"][1]))
+    more = {"image_size": 28, "patch_size": 14}
+    values = {"text_config": text, "vision_config": vision | more, "mm_tokens_per_image": 4, "image_token_index": 95}
+    model = made("Gemma3Config", values)
+    assert type(model).__name__ == "Gemma3ForConditionalGeneration"
+    assert distance(model, decoder_of(model), logits_of(model)) < 2e-5
+    model.config.text_config.final_logit_softcapping = 3.0
+    assert describe(model) == "its config caps logits, which its class does not"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_model_without_weights_has_the_same_description(variant: str) -> None:
+    model = made(*VARIANTS[variant])
+    expected = decoder_of(model)
+    found = decoder_of(model.to("meta"))
+    for one, other in zip(found.rotations, expected.rotations, strict=True):
+        assert torch.equal(one.frequencies, other.frequencies) and one.scale == other.scale
+    assert replace(found, rotations=()) == replace(expected, rotations=())
+
+
+def changed_layers(decoder: Decoder, **changes: Any) -> Decoder:
+    return replace(decoder, layers=tuple(replace(layer, **changes) for layer in decoder.layers))
+
+
+def changed_family(decoder: Decoder, **changes: Any) -> Decoder:
+    return replace(decoder, family=replace(decoder.family, **changes))
+
+
+def changed_experts(decoder: Decoder, **changes: Any) -> Decoder:
+    def of(layer: Layer) -> Layer:
+        return replace(layer, experts=layer.experts and replace(layer.experts, **changes))
+
+    return replace(decoder, layers=tuple(map(of, decoder.layers)))
+
+
+MUTANTS: dict[str, tuple[str, Any]] = {
+    "a wider window": ("mistral", lambda d: changed_layers(d, window=6)),
+    "no window": ("cohere2", lambda d: changed_layers(d, window=0)),
+    "all rotated": ("smollm3", lambda d: changed_layers(d, rotation=0)),
+    "the rotations of others": ("gemma3", lambda d: changed_layers(d, rotation=0)),
+    "pairs": ("llama", lambda d: changed_family(d, pairs=True)),
+    "halves": ("cohere", lambda d: changed_family(d, pairs=False)),
+    "rms": ("olmo", lambda d: changed_family(d, norm="rms")),
+    "no offset": ("gemma", lambda d: changed_family(d, norm_offset=0.0)),
+    "in turn": ("gpt_neox", lambda d: changed_family(d, parallel=False)),
+    "parallel": ("gpt_neox in turn", lambda d: changed_family(d, parallel=True)),
+    "normed by head": ("qwen3", lambda d: changed_family(d, head_norms="")),
+    "no positions": ("gpt2", lambda d: changed_family(d, positions="")),
+    "no sinks": ("gpt_oss", lambda d: changed_family(d, sinks="")),
+    "embeddings": ("granite", lambda d: replace(d, embedding_scale=1.0)),
+    "what layers add": ("granite", lambda d: replace(d, residual_scale=1.0)),
+    "scores": ("granite", lambda d: replace(d, score_scale=8**-0.5)),
+    "logits": ("granite", lambda d: replace(d, logit_scale=1.0)),
+    "logits multiplied": ("cohere", lambda d: replace(d, logit_scale=1.0)),
+    "no cap of scores": ("gemma2", lambda d: replace(d, score_cap=0.0)),
+    "no cap of logits": ("gemma2", lambda d: replace(d, logit_cap=0.0)),
+    "activation": ("gpt_neox", lambda d: replace(d, activation="silu")),
+    "epsilon": ("olmo", lambda d: replace(d, epsilon=0.01)),
+    "apart": ("gpt_neox", lambda d: replace(d, query_group=8, key_first=32, key_group=8, value_first=64)),
+    "keys for values": ("falcon grouped", lambda d: replace(d, value_first=d.key_first)),
+    "one expert": ("mixtral", lambda d: changed_experts(d, chosen=1)),
+    "not normed": ("mixtral", lambda d: changed_experts(d, normed=False)),
+    "normed": ("qwen3_moe", lambda d: changed_experts(d, normed=True)),
+    "scored before": ("gpt_oss", lambda d: changed_experts(d, scoring="softmax", normed=False)),
+    "cut elsewhere": ("gpt_oss", lambda d: changed_experts(d, limit=0.5)),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_another_description_gives_other_logits(mutant: str) -> None:
+    variant, change = MUTANTS[mutant]
+    model = made(*VARIANTS[variant])
+    assert distance(model, change(decoder_of(model)), logits_of(model)) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "reason"),
+    [
+        ("BloomConfig", {"hidden_size": 32, "n_layer": 1, "n_head": 4, "vocab_size": 96}, "is no family described"),
+        ("OlmoConfig", DENSE | {"clip_qkv": 3.0}, "its queries, keys and values are clipped"),
+        ("OlmoeConfig", DENSE | {"num_experts": 4, "clip_qkv": 3.0}, "its queries, keys and values are clipped"),
+        ("FalconConfig", FALCON | {"alibi": True}, "its scores are biased by distance"),
+        ("GPT2Config", GPT2 | {"scale_attn_by_inverse_layer_idx": True}, "scaled by the number of the layer"),
+        ("GPT2Config", GPT2 | {"add_cross_attention": True}, "it attends to another text"),
+        ("GPT2Config", GPT2 | {"activation_function": "tanh"}, "its activation is tanh"),
+        ("PhiConfig", DENSE | {"qk_layernorm": True}, "its heads have layer norms"),
+        ("StableLmConfig", DENSE | {"qk_layernorm": True}, "its heads have layer norms"),
+        ("CohereConfig", DENSE | {"use_qk_norm": True}, "its heads have layer norms"),
+        ("Gemma3TextConfig", WIDE | WINDOW | {"use_bidirectional_attention": True}, "its attention looks ahead"),
+        (
+            "LlamaConfig",
+            DENSE | {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
+            "its rotations depend on the length of the text",
+        ),
+    ],
+)
+def test_what_is_not_described_is_refused_with_its_reason(name: str, values: dict[str, Any], reason: str) -> None:
+    found = describe(made(name, values))
+    assert isinstance(found, str) and reason in found
+
+
+def test_weights_that_nothing_describes_are_refused() -> None:
+    model = made(*VARIANTS["llama"])
+    model.model.layers[1].mlp.added = torch.nn.Linear(4, 4)
+    assert describe(model) == "it has weights that are not described here (model.layers.1.mlp.added.weight)"
+
+
+def test_a_layer_of_another_shape_is_refused() -> None:
+    model = made(*VARIANTS["llama"])
+    model.model.layers[2].mlp.down_proj = torch.nn.Linear(40, 32, bias=False)
+    assert describe(model) == "its weights have other shapes than its config says"
+
+
+def test_biases_norms_and_modules_that_are_not_those_of_all_layers_are_refused() -> None:
+    model = made(*VARIANTS["llama"])
+    model.model.layers[2].mlp.down_proj = torch.nn.Linear(48, 32)
+    assert describe(model) == "its layers have different biases"
+    model = made(*VARIANTS["llama"])
+    model.model.norm.variance_epsilon = 0.5
+    assert describe(model) == "its norms add different numbers to the variance"
+    model = made(*VARIANTS["llama"])
+    del model.model.layers[0].mlp.up_proj
+    assert describe(model) == "it has no mlp.up_proj"
+
+
+def test_a_field_that_a_later_version_declares_is_refused_where_it_says_something(monkeypatch: Any) -> None:
+    model = made(*VARIANTS["granite"])
+    monkeypatch.setattr(described, "_READ", described._READ - {"residual_multiplier"})
+    assert describe(model) == "its config asks for residual_multiplier = 0.4, which is not described here"
+    model.config.residual_multiplier = 1.0
+    assert isinstance(describe(model), Decoder)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_all_fields_that_a_config_declares_are_known(variant: str) -> None:
+    """A new field of a family may change its logits: it has to be read, or found idle, by a person."""
+    config = made(*VARIANTS[variant]).config
+    common = {field.name for field in dataclasses.fields(transformers.PreTrainedConfig)}
+    declared = {field.name for field in dataclasses.fields(config)} - common
+    idle = {name for name in declared if name.endswith(described._IDLE_ENDS) or name.startswith(described._IDLE_BEGIN)}
+    assert declared - idle - described._READ - described._IDLE - set(described._ONLY) == set()
