@@ -1,148 +1,304 @@
 """What does a captured pass cost on this GPU? Our kernels and transformers' layers, beside the floor of the memory.
 
-    python benchmarks/gpu_step.py [--tokens 1,4] [--text 128] [--profile] [--set _AHEAD=256]
+    python benchmarks/gpu_step.py [--shapes dense] [--tokens 1,4] [--text 128] [--warm 12] [--json FILE] [--profile]
+    python benchmarks/gpu_step.py --shapes llama --text 128,4096,32768 --fill
 
-Random weights in the shapes of `gpu.py`, batch 1. Milliseconds are medians over series of replays of one CUDA graph.
-The floor is reading the weights once at the speed of a device copy. `--set` tries another value of a constant of
-`backends/gpu_model.py`; `--profile` lists the kernels of a pass with their mean times (those that start early
-overlap). Where torchao is installed, transformers' layers with its weight-only quantization are captured too. "off by"
-is the root mean square distance of a block's logits from those of the same weights in float32.
-Without a GPU the tiny shape is the default.
+Random weights in public shapes (`gpu_shapes.py`; sets: dense, mixtures, drafters, llama, tiny), batch 1, one process,
+one model after the other. Milliseconds are medians over series of replays of one CUDA graph; passes over each number
+of tokens take turns. The floor is what the pass must read (every weight once; of an embedding the tokens' rows, of a
+mixture the experts that are chosen, of keys and values what the layers see) at the speed of a device copy, measured
+in the same run. "off by" is the root mean square distance of a block's logits from those of the same weights in
+float32; "alone": whether a token by itself has the logits, bit for bit, that it has in the block. "MB beyond" is what
+the way takes of the GPU's memory beyond the loaded model: graphs, work space, keys and values. Bars are told under the
+table; those of shares were asked of an H200.
+
+`--fill` puts random numbers in the place of a text's keys and values, so that a long text costs no prefill. `--warm N`
+compiles the kernels of all shapes in N processes first: Triton keeps them. `--set MODULE.NAME=VALUE` tries another
+value of a constant of a module of `backends`, in this process and those. `--profile` lists the kernels of a pass with
+their mean times (those that start early overlap). Without a GPU the tiny shapes are the default.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
+import gc
+import importlib
+import multiprocessing
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
 
 from specdec_tui.backends.threads import prepare_threads
 
 prepare_threads()
 
 import torch  # noqa: E402
-from dialled_pair import SHAPES, DialledPair, add_pair, listed, whole  # noqa: E402
-from gpu import Contest, captured_rounds, copy_bytes_per_second, weight_bytes  # noqa: E402
-from transformers import PreTrainedModel  # noqa: E402
+from dialled_pair import listed, whole  # noqa: E402
+from gpu import SERIES, captured_rounds, copy_bytes_per_second, environment  # noqa: E402
+from gpu_shapes import MODELS, SETS, build, filling, reads, weight_bytes, widened  # noqa: E402
+from gpu_step_report import Steps, judged, summary, table  # noqa: E402
 
 from specdec_tui.backends import gpu_model  # noqa: E402
+from specdec_tui.backends.cache import RewindableCache  # noqa: E402
 from specdec_tui.backends.causal_lm import OpenStatic, TransformersModel  # noqa: E402
 from specdec_tui.backends.model import StaticSequence, bucket  # noqa: E402
-from specdec_tui.backends.static_model import StaticContext  # noqa: E402
-from specdec_tui.decoding.device_run import SPARE  # noqa: E402
+from specdec_tui.backends.static_model import PREFILL_CHUNK, StaticContext  # noqa: E402
+from specdec_tui.decoding.device_run import SPARE, Programs  # noqa: E402
 
-REPLAYS = 3
-BLOCK = 8  # tokens whose logits are compared
-
-
-def ways(model: TransformersModel) -> dict[str, OpenStatic]:
-    """How a pass of a model can be computed."""
-    found: dict[str, OpenStatic] = {
-        "transformers": partial(StaticContext, model.model, model.forward, model.context_length)
-    }
-    if gpu_model.fits(model.model):
-        found["ours"] = gpu_model.opener(model.model, model.forward, model.context_length)
-    return found
+ROOM = 256  # tokens that a run would write behind the text
+WAYS = ("transformers", "ours")  # ours changes what the model's own weights are views of: it comes last
+SERIES_SECONDS, MOST_IN_A_ROW = 0.03, 100
+PROFILED = 3
 
 
-def quantized_ways(network: PreTrainedModel) -> dict[str, Callable[[], OpenStatic]]:
-    """The same with weight-only quantization by torchao; each changes the network for good."""
-    try:
-        from torchao.quantization import (  # type: ignore[import-not-found]
-            Int4WeightOnlyConfig,
-            Int8WeightOnlyConfig,
-            quantize_,
-        )
-    except ImportError:
-        return {}
-
-    def quantized(config: object) -> OpenStatic:
-        quantize_(network, config)
-        model = TransformersModel(network)
-        return partial(StaticContext, network, model.forward, model.context_length)
-
-    return {
-        "torchao int8": lambda: quantized(Int8WeightOnlyConfig()),
-        "torchao int4": lambda: quantized(Int4WeightOnlyConfig()),
-    }
+Prefill = Callable[[Sequence[int], int, RewindableCache], torch.Tensor]
 
 
-class Distance:
-    """How far a way's logits are from those in float32, over the last tokens of a text."""
-
-    def __init__(self, model: PreTrainedModel, text: list[int], tokens: int) -> None:
-        self._text, self._tokens = torch.tensor(text, device=model.device), tokens
-        exact = model if model.dtype is torch.float32 else copy.deepcopy(model).float()
-        with torch.inference_mode():
-            self._logits = exact(self._text[None], logits_to_keep=tokens).logits[0]
-
-    def of(self, open_static: OpenStatic) -> float:
-        begin = len(self._text) - self._tokens
-        sequence = open_static(bucket(len(self._text) + SPARE))
-        sequence.prefill(self._text[:begin])
-        at = torch.tensor([begin], device=self._text.device)
-        logits = sequence.extend(self._text[begin:], at, self._tokens)
-        return float((logits - self._logits).square().mean().sqrt().item())
+def opener(model: TransformersModel, way: str, forward: Prefill) -> OpenStatic | None:
+    """What opens sequences of a model in a way, whose texts `forward` reads; None where it does not fit."""
+    if way == "transformers":
+        return partial(StaticContext, model.model, forward, model.context_length)
+    return gpu_model.opener(model.model, forward, model.context_length) if gpu_model.fits(model.model) else None
 
 
-def one_pass(sequence: StaticSequence, ids: torch.Tensor, begin: torch.Tensor) -> None:
-    sequence.extend(ids, begin, 1)
+class Text:
+    """Some tokens held, and a block of `most` behind them. `fill`: random keys and values stand for those held."""
+
+    def __init__(self, model: TransformersModel, held: int, most: int, fill: bool) -> None:
+        self.held, self.most, self.capacity = held, most, bucket(held + ROOM + SPARE)
+        ids = [(37 * i + 5) % model.vocab_size for i in range(held + most)]
+        self.ids = torch.tensor(ids, device=model.device)
+        self.begin = torch.tensor([held], device=model.device)
+        self.exact = self._exact(model, ids, filling(model, torch.float32) if fill else model.forward)
+
+    def _exact(self, model: TransformersModel, ids: list[int], forward: Prefill) -> torch.Tensor:
+        """Logits [most, vocab_size] behind each token of the block, of transformers' layers in float32."""
+        cache = RewindableCache(len(ids))
+        with widened(model.model):
+            for begin in range(0, self.held, PREFILL_CHUNK):
+                forward(ids[begin : min(self.held, begin + PREFILL_CHUNK)], 1, cache)
+            return model.forward(ids[self.held :], self.most, cache)
+
+    def open(self, open_static: OpenStatic) -> StaticSequence:
+        sequence = open_static(self.capacity)
+        sequence.prefill(self.ids[: self.held])
+        return sequence
+
+
+class Pass:
+    """A captured pass over the first `tokens` of a text's block, and the logits that it left."""
+
+    def __init__(self, sequence: StaticSequence, text: Text, tokens: int, programs: Programs) -> None:
+        self._sequence, self._begin, self._ids = sequence, text.begin, text.ids[text.held :][:tokens]
+        self.logits = torch.empty(0)
+        self.play = programs.capture(self._step, [text.begin])
+
+    def _step(self) -> None:
+        self.logits = self._sequence.extend(self._ids, self._begin, len(self._ids))
+
+
+def seconds_of(passes: dict[int, Pass], device: torch.device) -> dict[int, float]:
+    """Of a pass over each number of tokens; they take turns."""
+    counts, times = dict[int, int](), {tokens: list[float]() for tokens in passes}
+    for tokens, one in passes.items():
+        mean = series(one.play, 3, device)
+        counts[tokens] = max(2, min(MOST_IN_A_ROW, round(SERIES_SECONDS / mean)))
+    for _ in range(SERIES):
+        for tokens, one in passes.items():
+            times[tokens].append(series(one.play, counts[tokens], device))
+    return {tokens: median(found) for tokens, found in times.items()}
+
+
+def series(play: Callable[[], None], count: int, device: torch.device) -> float:
+    """Mean seconds of a pass of several in a row, by the GPU's clock where there is one."""
+    if device.type == "cuda":
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        play()  # keeps the GPU busy while the next ones are queued
+        first.record()
+        for _ in range(count):
+            play()
+        last.record()
+        last.synchronize()
+        return float(first.elapsed_time(last)) / 1000 / count
+    begin = time.perf_counter()
+    for _ in range(count):
+        play()
+    return (time.perf_counter() - begin) / count
+
+
+def taken(device: torch.device) -> int | None:
+    """Bytes of the GPU's memory that are taken for good; None elsewhere."""
+    if device.type != "cuda":
+        return None
+    gc.collect()
+    torch.cuda.synchronize(device)
+    torch.cuda.empty_cache()
+    return int(torch.cuda.memory_reserved(device))
+
+
+class Bench:
+    """Measures shapes into `steps`. `speed` in bytes per second."""
+
+    def __init__(self, options: argparse.Namespace, steps: Steps, speed: float) -> None:
+        self._options, self._steps, self._speed = options, steps, speed
+        self._device, self._dtype = torch.device(options.device), getattr(torch, options.dtype)
+        self._programs = captured_rounds(self._device)
+
+    def shape(self, name: str) -> None:
+        options, most = self._options, max(self._options.tokens)
+        model = TransformersModel(build(name, self._device, self._dtype))
+        limit = model.context_length or max(options.text) + most
+        texts = [Text(model, held, most, options.fill) for held in options.text if held + most <= limit]
+        forward = filling(model, self._dtype) if options.fill else model.forward
+        for way in options.ways:
+            before = taken(self._device)
+            try:
+                open_static = opener(model, way, forward)
+                for text in texts if open_static else ():
+                    row = self._row(model, text, open_static)
+                    now = row.pop("taken")
+                    place = {"shape": name, "text": text.held, "way": way}
+                    self._steps.add("rows", place | row | {"beyond": None if now is None else now - before})
+            except Exception as error:  # one way must not cost the others their time on the device
+                self._steps.add("failed", {"shape": name, "way": way, "why": f"{type(error).__name__}: {error}"[:400]})
+            if not open_static:
+                self._steps.add("failed", {"shape": name, "way": way, "why": "does not fit"})
+            open_static = None
+
+    def _row(self, model: TransformersModel, text: Text, open_static: OpenStatic) -> dict[str, Any]:
+        options = self._options
+        sequence = text.open(open_static)
+        passes = {tokens: Pass(sequence, text, tokens, self._programs) for tokens in sorted(options.tokens)}
+        seconds = seconds_of(passes, self._device)
+        few, many = passes[min(passes)], passes[max(passes)]
+        logits = many.logits
+        read = {tokens: reads(model, tokens, text.held) for tokens in passes}
+        if options.profile and self._device.type == "cuda":
+            profile(few.play)
+        return {
+            "bytes": read[min(passes)].all,
+            "weight_bytes": weight_bytes(model.model, min(passes)),
+            "floor": {str(tokens): one.all / self._speed for tokens, one in read.items()},
+            "seconds": {str(tokens): found for tokens, found in seconds.items()},
+            "off": float((logits - text.exact).square().mean().sqrt()),
+            "alone": bool(torch.equal(few.logits, logits[: len(few.logits)])),
+            "taken": taken(self._device),
+        }
 
 
 def profile(play: Callable[[], None]) -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
-        for _ in range(REPLAYS):
+        for _ in range(PROFILED):
             play()
         torch.cuda.synchronize()
-    for event in sorted(found.key_averages(), key=lambda event: -event.self_device_time_total)[:10]:
+    for event in sorted(found.key_averages(), key=lambda event: -event.self_device_time_total)[:12]:
         mean = event.self_device_time_total / event.count
         if mean:
-            print(f"    {event.count // REPLAYS:>5} x {mean:8.2f} µs  {event.key[:70]}", flush=True)
+            print(f"    {event.count // PROFILED:>5} x {mean:8.2f} µs  {event.key[:70]}", flush=True)
 
 
-def assign(text: str) -> tuple[str, int]:
-    name, _, value = text.partition("=")
-    if not isinstance(getattr(gpu_model, name, None), int):
-        raise argparse.ArgumentTypeError(f"'{name}' is no whole number of backends/gpu_model.py")
-    return name, int(value)
+def warm(shapes: Sequence[str], processes: int, options: argparse.Namespace) -> None:
+    """Compile the kernels of all shapes side by side; what fails is told again where it is measured."""
+    begin = time.perf_counter()
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        works = {pool.submit(compiled, name, options): name for name in shapes}
+        for work in as_completed(works):
+            error = work.exception()
+            told = f"{type(error).__name__}: {error}"[:200] if error else f"{work.result():.1f} s"
+            print(f"compiled {works[work]}: {told}", flush=True)
+    print(f"compiled all in {time.perf_counter() - begin:.1f} s", flush=True)
+
+
+def compiled(name: str, options: argparse.Namespace) -> float:
+    """Seconds to run each kind of pass once, over as few of a shape's layers as have all its kernels."""
+    begin = time.perf_counter()
+    for setting in options.set:
+        put(*setting)
+    device = torch.device(options.device)
+    model = TransformersModel(build(name, device, getattr(torch, options.dtype), MODELS[name].kinds))
+    open_static = opener(model, "ours", model.forward)
+    limit = model.context_length or max(options.text)
+    for held in (held for held in options.text if open_static and held < limit):
+        sequence = open_static(bucket(held + ROOM + SPARE))
+        for tokens in options.tokens:
+            ids = torch.zeros(tokens, dtype=torch.int64, device=device)
+            sequence.extend(ids, torch.tensor([0], device=device), tokens)
+    model.synchronize()
+    return time.perf_counter() - begin
+
+
+def setting(text: str) -> tuple[str, str, int]:
+    """For argparse: MODULE.NAME=VALUE of a constant that is a whole number."""
+    place, _, value = text.partition("=")
+    module, _, name = place.rpartition(".")
+    try:
+        if isinstance(getattr(importlib.import_module(f"specdec_tui.backends.{module}"), name), int):
+            return module, name, int(value)
+    except (ImportError, AttributeError, ValueError):
+        pass
+    raise argparse.ArgumentTypeError(f"'{text}' is not valid: give MODULE.NAME=VALUE, a whole number of backends/")
+
+
+def put(module: str, name: str, value: int) -> None:
+    setattr(importlib.import_module(f"specdec_tui.backends.{module}"), name, value)
+
+
+def shapes_of(text: str) -> list[str]:
+    """For argparse: names of shapes and of sets of them, separated by commas."""
+    named = [shape for item in text.split(",") for shape in SETS.get(item, (item,))]
+    for name in named:
+        if name not in MODELS:
+            raise argparse.ArgumentTypeError(f"'{name}' is not valid: give some of {', '.join([*SETS, *MODELS])}")
+    return list(dict.fromkeys(named))
+
+
+def way_of(text: str) -> str:
+    if text not in WAYS:
+        raise argparse.ArgumentTypeError(f"'{text}' is not valid: give some of {', '.join(WAYS)}")
+    return text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    cuda = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_pair(parser)
+    parser.add_argument("--shapes", type=shapes_of, default=list(SETS["dense" if cuda else "tiny"]))
+    parser.add_argument("--ways", type=listed(way_of), default=list(WAYS), help=",".join(WAYS))
     parser.add_argument("--tokens", type=listed(whole(1)), default=[1, 4], help="numbers of tokens of a pass")
-    parser.add_argument("--text", type=whole(2), default=128, help="tokens held before the pass")
-    parser.add_argument("--set", type=assign, action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--text", type=listed(whole(1)), default=[128], help="tokens held before the pass")
+    parser.add_argument("--fill", action="store_true", help="random keys and values in the place of the texts' own")
+    parser.add_argument("--device", default="cuda" if cuda else "cpu")
+    parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16")
+    parser.add_argument("--warm", type=whole(1), metavar="N", help="compile in N processes first")
+    parser.add_argument("--seconds", type=float, default=480.0, help="what is not begun by then is left out")
+    parser.add_argument("--json", type=Path, help="file that holds everything measured so far")
+    parser.add_argument("--set", type=setting, action="append", default=[], metavar="MODULE.NAME=VALUE")
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args(arguments)
-    for name, value in options.set:
-        setattr(gpu_model, name, value)
+    deadline = time.monotonic() + options.seconds
+    for one in options.set:
+        put(*one)
+    if options.warm:
+        warm(options.shapes, options.warm, options)
     device = torch.device(options.device)
-    speed, programs = copy_bytes_per_second(device), captured_rounds(device)
-    pair = DialledPair(SHAPES[options.shape], options.device, getattr(torch, options.dtype))
-    contest = Contest(pair, options.text, programs)
-    prompt = [(37 * i + 5) % pair.shape.vocab for i in range(options.text)]
-    print(f"copy {speed / 1e9:.0f} GB/s, {options.text} tokens of text", flush=True)
-    for name, model in (("target", contest.target), ("drafter", contest.drafter)):
-        floor = weight_bytes(model.model) / speed
-        distance = Distance(model.model, prompt, min(BLOCK, len(prompt) - 1))
-        sides: dict[str, Callable[[], OpenStatic]] = {side: lambda way=way: way for side, way in ways(model).items()}
-        for side, make in {**sides, **quantized_ways(model.model)}.items():
-            try:
-                model._static = make()
-                off = distance.of(model._static)
-                seconds = [contest.pass_seconds(model, prompt, tokens) for tokens in options.tokens]
-            except Exception as error:  # a library that cannot be captured must not cost the other sides
-                print(f"{name:<8} {side:<13} {type(error).__name__}: {str(error)[:200]}", flush=True)
-                continue
-            told = "  ".join(f"{t}: {1000 * s:.3f} ms" for t, s in zip(options.tokens, seconds, strict=True))
-            told += f"   floor {1000 * floor:.3f} ms, {floor / seconds[0]:.0%}, off by {off:.3g}"
-            print(f"{name:<8} {side:<13} {told}", flush=True)
-            if options.profile and device.type == "cuda":
-                sequence = model.open_static(bucket(options.text + SPARE))
-                begin, ids = torch.tensor([options.text], device=device), torch.tensor(prompt[:1], device=device)
-                profile(programs.capture(partial(one_pass, sequence, ids, begin), [begin]))
+    speed = copy_bytes_per_second(device)
+    steps = Steps(options.json, environment(device) | {"copy_bytes_per_second": speed})
+    print(f"copy {speed / 1e9:.0f} GB/s", flush=True)
+    bench = Bench(options, steps, speed)
+    for name in options.shapes:
+        if time.monotonic() > deadline:
+            steps.add("failed", {"shape": name, "way": "", "why": "no time left"})
+            continue
+        try:
+            bench.shape(name)
+        except Exception as error:  # nor one shape the others
+            steps.add("failed", {"shape": name, "way": "", "why": f"{type(error).__name__}: {error}"[:400]})
+        taken(device)
+    print(f"\n{table(steps.rows)}\n{summary(judged(steps.rows))}")
     return 0
 
 

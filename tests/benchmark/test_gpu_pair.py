@@ -11,7 +11,6 @@ import torch
 from dialled_pair import DialledPair, dialled_pair, search_dial
 from dialled_pair import main as save_main
 from gpu import Contest, Outcome, main
-from gpu_step import main as step_main
 
 from specdec_tui.benchmark.run import measure
 from specdec_tui.benchmark.suites import Prompt
@@ -119,17 +118,6 @@ def test_without_time_everything_is_named_as_skipped(tmp_path: Path) -> None:
     assert data["runs"] == [] and len(data["skipped"]) == 3
 
 
-def test_the_cost_of_a_step_is_told_for_both_models(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        step_main(["--shape", "tiny", "--device", "cpu", "--dtype", "float32", "--tokens", "1,3", "--text", "20"]) == 0
-    )
-    told = capsys.readouterr().out
-    assert all(f"{name} transformers" in " ".join(told.split()) for name in ("target", "drafter"))
-    assert told.count(" ms  ") >= 2 and "Error" not in told
-    distances = [float(line.rpartition("off by ")[2]) for line in told.splitlines() if "off by" in line]
-    assert len(distances) == 2 and all(distance < 1e-4 for distance in distances)
-
-
 def test_a_saved_pair_is_one_that_can_be_loaded_and_agrees(tmp_path: Path) -> None:
     where = ["--shape", "tiny", "--device", "cpu", "--dtype", "float32"]
     assert save_main([str(tmp_path), *where, "--agreement", "1"]) == 0
@@ -140,9 +128,3 @@ def test_a_saved_pair_is_one_that_can_be_loaded_and_agrees(tmp_path: Path) -> No
     results = measure(engine, [Prompt(("the cat",))], settings, repeat=1, warmup=0)
     assert [len(result.token_ids) for result in results] == [12, 12]
     assert results[1].figures.acceptance_rate == 1
-
-
-def test_a_constant_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        step_main(["--shape", "tiny", "--device", "cpu", "--set", "_NONE=3"])
-    assert stop.value.code == 2 and "'_NONE' is no whole number" in capsys.readouterr().err

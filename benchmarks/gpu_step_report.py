@@ -1,0 +1,138 @@
+"""What `gpu_step.py` measured: kept on disk after every row, told as one table, judged by its bars."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpu_report import markdown, ratio
+from gpu_shapes import MODELS
+
+FOUR_OVER_ONE = 1.04
+"""What a pass over the most tokens may take over one, in passes over one."""
+LONG_TEXT = 0.85
+"""What the share of the floor may fall to behind a long text, in shares behind the shortest."""
+NO_WORSE = 1.05
+"""Distances to float32 up to this many times transformers' are called equal: they are of few rows."""
+
+Row = dict[str, Any]
+
+
+class Steps:
+    """Rows of figures, one for a shape, a text and a way; `FILE` holds them after each."""
+
+    def __init__(self, path: Path | None, environment: dict[str, Any]) -> None:
+        self._path = path
+        self.data: dict[str, Any] = {"environment": environment, "rows": [], "failed": []}
+
+    def add(self, kind: str, row: Row) -> None:
+        self.data[kind].append(row)
+        print(f"{kind}:", ", ".join(f"{name} {_short(value)}" for name, value in row.items()), flush=True)
+        if self._path is not None:
+            self._path.write_text(json.dumps(self.data) + "\n", encoding="utf-8")
+
+    @property
+    def rows(self) -> list[Row]:
+        return self.data["rows"]
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def share(row: Row) -> float:
+    """The part of a pass over the fewest tokens that its floor takes; above 1 the floor is wrong, or the clock is."""
+    tokens = min(row["seconds"], key=int)
+    return float(row["floor"][tokens] / row["seconds"][tokens])
+
+
+def growth(row: Row) -> float | None:
+    """A pass over the most tokens in passes over the fewest; None where there is one number of tokens."""
+    few, many = min(row["seconds"], key=int), max(row["seconds"], key=int)
+    return None if few == many else float(row["seconds"][many] / row["seconds"][few])
+
+
+def verdict(share: float, needed: float, goal: float = 0.0) -> str:
+    """How a share of the floor stands that should be at least `needed`, better `goal`."""
+    if share > 1:
+        return "impossible"
+    if not share >= needed:
+        return "not met"
+    return "goal" if goal and share >= goal else "met"
+
+
+def judged(rows: Sequence[Row]) -> list[Row]:
+    """The bars of our rows: each with what it is of, the figure, what is needed, and whether it is met."""
+    bars = []
+    shortest = min((row["text"] for row in rows), default=0)
+    for row in rows:
+        if row["way"] != "ours":
+            continue
+        name, text = row["shape"], row["text"]
+        shape, place = MODELS[name], {"shape": name, "text": text}
+        if text == shortest:
+            told = verdict(share(row), shape.needed, shape.goal)
+            if shape.needed or told == "impossible":
+                bars.append({**place, "bar": "share", "is": share(row), "needed": shape.needed, "verdict": told})
+        elif base := _same(rows, row, text=shortest):
+            held = share(row) / share(base)
+            told = "impossible" if share(row) > 1 else "met" if held >= LONG_TEXT else "not met"
+            bars.append({**place, "bar": "share of the shortest's", "is": held, "needed": LONG_TEXT, "verdict": told})
+        if (grown := growth(row)) is not None and "experts" not in str(shape.config):
+            told = "met" if grown <= FOUR_OVER_ONE else "not met"
+            bars.append({**place, "bar": "most over fewest", "is": grown, "needed": FOUR_OVER_ONE, "verdict": told})
+        told = "met" if row["alone"] else "not met"
+        bars.append({**place, "bar": "alone as in a block", "is": row["alone"], "needed": True, "verdict": told})
+        if other := _same(rows, row, way="transformers"):
+            worse = ratio(row["off"], other["off"])
+            told = "met" if row["off"] <= NO_WORSE * other["off"] else "not met"  # also where one is no number
+            bars.append({**place, "bar": "off, of theirs", "is": worse, "needed": NO_WORSE, "verdict": told})
+    return bars
+
+
+def _same(rows: Sequence[Row], row: Row, **other: Any) -> Row | None:
+    """The row that is like one but for what is given."""
+    wanted = {name: row[name] for name in ("shape", "text", "way")} | other
+    return next((found for found in rows if all(found[name] == value for name, value in wanted.items())), None)
+
+
+def table(rows: Sequence[Row]) -> str:
+    told = []
+    for row in rows:
+        shape = MODELS[row["shape"]]
+        theirs = _same(rows, row, way="transformers")
+        line: Row = {"shape": row["shape"], "text": row["text"], "way": row["way"]}
+        line |= {"GB": row["bytes"] / 1e9, "floor ms": 1000 * row["floor"][min(row["floor"], key=int)]}
+        line |= {f"{tokens}: ms": f"{1000 * seconds:.3f}" for tokens, seconds in row["seconds"].items()}
+        found = share(row)
+        line["share"] = f"{found:.1%}" + (" IMPOSSIBLE" if found > 1 else "")
+        line["before"] = None if shape.before is None or row["way"] != "ours" else f"{shape.before:.0%}"
+        asked = row["way"] == "ours" and shape.needed
+        line["needed (goal)"] = f"{shape.needed:.0%}" + f" ({shape.goal:.0%})" * bool(shape.goal) if asked else None
+        grown = growth(row)
+        line["most/fewest"] = None if grown is None else f"{grown:.3f}"
+        line["off by"] = row["off"]
+        line["off, of theirs"] = ratio(row["off"], theirs["off"]) if theirs and row["way"] == "ours" else None
+        line["alone"] = "as in the block" if row["alone"] else "unlike"
+        line["MB beyond"] = row["beyond"] / 1e6 if row["beyond"] is not None else None
+        told.append(line)
+    return markdown(told)
+
+
+def summary(bars: Sequence[Row]) -> str:
+    """The bars by what they ask, those that are not met by name."""
+    lines = []
+    for kind in dict.fromkeys(bar["bar"] for bar in bars):
+        of_kind = [bar for bar in bars if bar["bar"] == kind]
+        missed = [bar for bar in of_kind if bar["verdict"] not in ("met", "goal")]
+        goals = sum(bar["verdict"] == "goal" for bar in of_kind)
+        lines.append(
+            f"{kind}: {len(of_kind) - len(missed)} of {len(of_kind)} met" + f", {goals} at their goal" * bool(goals)
+        )
+        lines += [
+            f"  {bar['verdict'].upper()}: {bar['shape']}, text {bar['text']}: {_short(bar['is'])} for {bar['needed']}"
+            for bar in missed
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,290 @@
+"""The benchmark of captured passes at tiny sizes on the CPU: shapes, floors, distances and bars."""
+
+import copy
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import gpu_step
+import pytest
+import torch
+from gpu_shapes import (
+    DENSE,
+    MODELS,
+    build,
+    expected_experts,
+    filling,
+    held_bytes,
+    reads,
+    weight_bytes,
+    widened,
+)
+from gpu_step import main
+from gpu_step_report import judged, share, summary, table
+from transformers import AutoModelForCausalLM
+
+from specdec_tui.backends.cache import RewindableCache
+from specdec_tui.backends.causal_lm import TransformersModel
+
+CPU = torch.device("cpu")
+SIZES = {
+    "llama-3.1-8b": 8.030,
+    "qwen2.5-7b": 7.616,
+    "mistral-7b": 7.248,
+    "llama-3.2-3b": 3.213,
+    "qwen3-4b": 4.022,
+    "llama-3.2-1b": 1.236,
+    "qwen2.5-0.5b": 0.494,
+    "smollm2-135m": 0.135,
+    "phi-3-mini": 3.821,
+    "smollm3-3b": 3.075,
+    "pythia-1.4b": 1.415,
+    "olmo2-1b": 1.485,
+    "granite-3-2b": 2.534,
+    "gemma2-2b": 2.614,
+    "gpt2-xl": 1.558,
+    "gemma3-1b": 1.000,
+    "starcoder2-3b": 3.030,
+    "command-r7b": 8.028,
+    "falcon-7b": 6.922,
+    "falcon3-7b": 7.456,
+    "mixtral-8l": 11.872,
+    "qwen3-30b-a3b": 30.532,
+    "olmoe-1b-7b": 6.919,
+    "gpt-oss-20b": 20.915,
+}
+"""Billions of parameters of the public models; of Mixtral with 8 of its layers."""
+
+
+def tiny(name: str, dtype: torch.dtype = torch.float32) -> TransformersModel:
+    return TransformersModel(build(name, CPU, dtype))
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "tiny" not in name])
+def test_a_shape_has_the_size_of_the_public_model(name: str) -> None:
+    shape = MODELS[name]
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(shape.make())
+    assert sum(weight.numel() for weight in model.parameters()) / 1e9 == pytest.approx(SIZES[name], abs=6e-4)
+    kinds = [getattr(model.config, n, None) or [] for n in ("layer_types", "no_rope_layers")]
+    assert all(set(found) == set(found[: shape.kinds]) for found in kinds)
+
+
+def test_the_dense_shapes_are_all_but_the_mixtures() -> None:
+    assert set(MODELS) - set(DENSE) == {
+        *("mixtral-8l", "qwen3-30b-a3b", "olmoe-1b-7b", "gpt-oss-20b"),
+        *("tiny-llama", "tiny-gpt2", "tiny-gemma3", "tiny-mixtral"),
+    }
+
+
+ATTENTION = 64 * (64 + 2 * 32 + 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "numbers"),
+    [
+        ("tiny-llama", 1, 2 * (ATTENTION + 3 * 64 * 128 + 2 * 64) + 64 + 512 * 64 + 64),
+        ("tiny-llama", 4, 2 * (ATTENTION + 3 * 64 * 128 + 2 * 64) + 64 + 512 * 64 + 4 * 64),
+        # The embedding is the output matrix, read once; of the places, a row for each token.
+        ("tiny-gpt2", 3, 2 * (12 * 64 * 64 + 9 * 64 + 4 * 64) + 2 * 64 + 512 * 64 + 3 * 64),
+        ("tiny-mixtral", 1, 2 * (ATTENTION + 8 * 64 + 2 * 3 * 64 * 128 + 2 * 64) + 64 + 512 * 64 + 64),
+    ],
+)
+def test_a_pass_reads_each_weight_once_and_of_tables_and_experts_what_it_needs(
+    name: str, tokens: int, numbers: int
+) -> None:
+    assert weight_bytes(build(name, CPU, torch.float32), tokens) == 4 * numbers
+
+
+def test_four_tokens_choose_as_many_experts_as_chance_has_it() -> None:
+    source = torch.Generator().manual_seed(0)
+    chosen = torch.rand(4000, 4, 8, generator=source).topk(2).indices.reshape(4000, -1)
+    counted = torch.zeros(4000, 8).scatter_(1, chosen, 1.0).sum(1).mean().item()
+    assert expected_experts(8, 2, 4) == pytest.approx(counted, abs=0.05)
+    assert expected_experts(8, 2, 1) == 2
+
+
+def test_a_layer_with_a_window_reads_no_keys_beyond_it() -> None:
+    a_token = 2 * 2 * 16 * 4
+    assert held_bytes(tiny("tiny-gemma3"), 10) == 2 * 10 * a_token
+    assert held_bytes(tiny("tiny-gemma3"), 100) == (16 + 100) * a_token
+    assert reads(tiny("tiny-llama"), 4, 96).held == 2 * 100 * a_token
+
+
+@pytest.mark.parametrize("name", ["tiny-llama", "tiny-gpt2", "tiny-gemma3", "tiny-mixtral"])
+def test_widened_a_model_computes_in_float32_and_is_then_as_before(name: str) -> None:
+    model = build(name, CPU, torch.bfloat16)
+    weights = dict(model.named_parameters())
+    ids = torch.tensor([[5, 42, 79, 116]])
+    with torch.no_grad():
+        before, expected = model(ids).logits, copy.deepcopy(model).float()(ids).logits
+        with widened(model):
+            found = model(ids).logits
+    assert found.dtype is torch.float32
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)  # Gemma's embedding scale is rounded by dtype
+    assert (before - expected).abs().max() > 1e-3
+    after = dict(model.named_parameters())
+    assert after.keys() == weights.keys() and all(after[n] is weights[n] for n in weights)
+    assert torch.equal(model(ids).logits, before)
+
+
+def test_a_model_whose_pass_fails_gets_its_weights_back() -> None:
+    model = build("tiny-llama", CPU, torch.bfloat16)
+    with pytest.raises(IndexError), widened(model):
+        model(torch.tensor([[9999]]))
+    assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
+
+
+def test_all_parameters_are_random_and_the_same_at_every_call() -> None:
+    one, other = (build("tiny-gpt2", CPU, torch.float32) for _ in range(2))
+    for (name, weight), again in zip(one.named_parameters(), other.parameters(), strict=True):
+        assert torch.equal(weight, again) and weight.std() > 0.05, name
+    assert build("tiny-llama", CPU, torch.float32, layers=1).config.num_hidden_layers == 1
+
+
+def test_filled_texts_have_the_same_numbers_in_both_dtypes() -> None:
+    model = tiny("tiny-llama", torch.bfloat16)
+    narrow, wide = RewindableCache(), RewindableCache()
+    for cache, dtype in ((narrow, torch.bfloat16), (wide, torch.float32)):
+        forward = filling(model, dtype)
+        assert forward([1] * 5, 1, cache).shape == (1, 512)
+        forward([1] * 3, 1, cache)
+    for one, other in zip(narrow.layers, wide.layers, strict=True):
+        assert one.keys.shape == other.values.shape == (1, 2, 8, 16)
+        assert torch.equal(one.keys.float(), other.keys) and torch.equal(one.values.float(), other.values)
+        assert not torch.equal(other.keys[:, :, :3], other.keys[:, :, 5:])
+
+
+def row(shape: str = "llama-3.2-1b", text: int = 128, way: str = "ours", **other: Any) -> dict[str, Any]:
+    return {
+        "shape": shape,
+        "text": text,
+        "way": way,
+        "bytes": 10**9,
+        "weight_bytes": 10**9,
+        "floor": {"1": 0.0008, "4": 0.0008},
+        "seconds": {"1": 0.001, "4": 0.00103},
+        "off": 0.08,
+        "alone": True,
+        "beyond": None,
+    } | other
+
+
+def verdicts(*rows: dict[str, Any]) -> dict[str, str]:
+    return {bar["bar"]: bar["verdict"] for bar in judged(rows)}
+
+
+@pytest.mark.parametrize(
+    ("floor", "told"), [(0.00071, "not met"), (0.00073, "met"), (0.00078, "goal"), (0.00101, "impossible")]
+)
+def test_a_share_is_judged_by_what_its_shape_needs(floor: float, told: str) -> None:
+    found = row(floor={"1": floor, "4": floor})
+    assert share(found) == pytest.approx(floor / 0.001)
+    assert verdicts(found)["share"] == told
+    assert ("1 of 1 met" in summary(judged([found])).splitlines()[0]) == (told in ("met", "goal"))
+    assert ("IMPOSSIBLE" in table([found])) == (told == "impossible")
+
+
+def test_a_share_above_1_is_told_also_where_nothing_is_asked() -> None:
+    assert "share" not in verdicts(row("qwen2.5-7b"))
+    found = row("qwen2.5-7b", floor={"1": 0.002, "4": 0.002})
+    assert verdicts(found)["share"] == "impossible" and "IMPOSSIBLE: qwen2.5-7b" in summary(judged([found]))
+
+
+def test_more_tokens_other_numbers_and_a_larger_distance_are_judged() -> None:
+    theirs = row(way="transformers", off=0.08)
+    assert verdicts(row(), theirs) == {
+        "share": "goal",
+        "most over fewest": "met",
+        "alone as in a block": "met",
+        "off, of theirs": "met",
+    }
+    bad = row(seconds={"1": 0.001, "4": 0.00105}, off=0.0841, alone=False)
+    told = verdicts(bad, theirs)
+    assert [told[bar] for bar in ("most over fewest", "alone as in a block", "off, of theirs")] == ["not met"] * 3
+    assert verdicts(row(off=float("nan")), theirs)["off, of theirs"] == "not met"
+
+
+def test_a_long_text_is_judged_by_the_share_of_the_shortest() -> None:
+    good, bad = ({"1": seconds, "4": seconds} for seconds in (0.0011, 0.0012))
+    assert verdicts(row(), row(text=4096, seconds=good))["share of the shortest's"] == "met"
+    assert verdicts(row(), row(text=4096, seconds=bad))["share of the shortest's"] == "not met"
+
+
+def measured(tmp_path: Path, *more: str) -> dict[str, Any]:
+    file = tmp_path / "steps.json"
+    assert main(["--device", "cpu", "--dtype", "float32", "--json", str(file), *more]) == 0
+    data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return data
+
+
+@pytest.mark.parametrize("fill", [(), ("--fill",)])
+def test_each_shape_and_text_has_a_row(
+    fill: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_step, "SERIES_SECONDS", 0.0)
+    data = measured(tmp_path, "--shapes", "tiny-llama,tiny-gemma3", "--tokens", "1,3", "--text", "8,300", *fill)
+    assert [(r["shape"], r["text"], r["way"]) for r in data["rows"]] == [
+        (name, text, "transformers") for name in ("tiny-llama", "tiny-gemma3") for text in (8, 300)
+    ]
+    assert all(r["off"] < 1e-4 and r["seconds"].keys() == {"1", "3"} for r in data["rows"])
+    assert [f["why"] for f in data["failed"]] == ["does not fit"] * 2
+    assert "| tiny-gemma3 | 300 | transformers |" in capsys.readouterr().out
+
+
+def test_a_way_that_computes_something_else_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = gpu_step.opener
+
+    def wrong(model: TransformersModel, way: str, forward: Any) -> Any:
+        if way == "ours":
+            with torch.no_grad():
+                model.model.model.layers[0].mlp.down_proj.weight[0] += 0.01
+        return theirs(model, "transformers", forward)
+
+    monkeypatch.setattr(gpu_step, "opener", wrong)
+    monkeypatch.setattr(gpu_step, "SERIES_SECONDS", 0.0)
+    measured(tmp_path, "--shapes", "tiny-llama", "--text", "8")
+    assert "NOT MET: tiny-llama, text 8" in capsys.readouterr().out.partition("off, of theirs")[2]
+
+
+def test_what_fails_costs_the_others_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = gpu_step.build
+
+    def broken(name: str, *more: Any) -> Any:
+        if name == "tiny-llama":
+            raise RuntimeError("no memory")
+        return build(name, *more)
+
+    monkeypatch.setattr(gpu_step, "build", broken)
+    monkeypatch.setattr(gpu_step, "SERIES_SECONDS", 0.0)
+    data = measured(tmp_path, "--shapes", "tiny-llama,tiny-gpt2", "--text", "8", "--ways", "transformers")
+    assert [r["shape"] for r in data["rows"]] == ["tiny-gpt2"]
+    assert data["failed"] == [{"shape": "tiny-llama", "way": "", "why": "RuntimeError: no memory"}]
+
+
+def test_without_time_every_shape_is_named(tmp_path: Path) -> None:
+    data = measured(tmp_path, "--shapes", "tiny", "--seconds", "0")
+    assert data["rows"] == [] and [f["why"] for f in data["failed"]] == ["no time left"] * 4
+
+
+def test_the_kernels_of_a_shape_can_be_compiled_ahead() -> None:
+    options = Namespace(set=[], device="cpu", dtype="float16", text=[8], tokens=[1, 2])
+    assert gpu_step.compiled("tiny-llama", options) > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--set", "gpu_model._NONE=3"), "'gpu_model._NONE=3' is not valid"),
+        (("--set", "nothing=3"), "'nothing=3' is not valid"),
+        (("--shapes", "tiny,mini"), "'mini' is not valid: give some of dense,"),
+        (("--ways", "yours"), "'yours' is not valid: give some of transformers, ours"),
+    ],
+)
+def test_what_is_not_there_is_refused(given: tuple[str, str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(given)
+    assert stop.value.code == 2 and told in capsys.readouterr().err
