@@ -45,6 +45,17 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 
+# For the CPU pass: layers that rotate nothing, and numbers by which a model multiplies.
+SCALED: dict[str, tuple[str, dict[str, Any]]] = {
+    "smollm3": ("SmolLM3Config", SIZES | HEADS | {"no_rope_layers": [1, 0, 1]}),
+    "granite": (
+        "GraniteConfig",
+        SIZES
+        | HEADS
+        | {"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "attention_multiplier": 0.3, "logits_scaling": 0.5},
+    ),
+}
+
 _MAMBA2 = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_n_groups": 1, "mamba_d_state": 4}
 _MIXERS = {"mamba_d_state": 4, "mamba_dt_rank": 4}
 _MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}
@@ -168,7 +179,7 @@ def tiny_tokenizer(*more_special: str, chat_template: str | None = CHAT_TEMPLATE
 
 def tiny_model(kind: str, **overrides: Any) -> PreTrainedModel:
     """A random model whose choices are not all the same token."""
-    name, values = (CONFIGS | FAMILIES | RECURRENT | LENGTH_DEPENDENT)[kind]
+    name, values = (CONFIGS | FAMILIES | SCALED | RECURRENT | LENGTH_DEPENDENT)[kind]
     # Deep: a config writes into the dictionaries that it is given.
     values = deepcopy(values | overrides)
     config = getattr(transformers, name)(

@@ -13,10 +13,10 @@ end. Which thread computes what changes no bit: all sums have one order (`emit`,
 
 The tables that tell shapes and places (all made by `model`), in the names used here:
 `sizes` int64: see the constants of its places; `numbers` float32: epsilon, scale of scores, cap of scores, cap of
-logits; `matrices` int64 [layers, 7, 6] and `head` int64 [6]: address, format (+ `INT8` where inputs are rounded), bytes
-of a row, blocks of a row, order, places of a row, of q, k, v, output, gate, up, down; `kernels` int64 [format]:
-addresses of `products.kernel_of` and `int8.kernel_of`; `lengths` int64 [orders]: places, or −columns where rows are
-rounded (`int8`); `places` int32 [orders, longest column]: place by column;
+logits, scale of what a layer adds, scale of logits; `matrices` int64 [layers, 7, 6] and `head` int64 [6]: address,
+format (+ `INT8` where inputs are rounded), bytes of a row, blocks of a row, order, places of a row, of q, k, v, output,
+gate, up, down; `kernels` int64 [format]: addresses of `products.kernel_of` and `int8.kernel_of`; `lengths` int64
+[orders]: places, or −columns where rows are rounded (`int8`); `places` int32 [orders, longest column]: place by column;
 `needs` int64 [2 · layers + 1, orders]: which orders a normed input is laid out in, −1 for no more; `facts` int64
 [layers, 2]: window (0: none) and which rotations; `norms` float32 [layers, 4, hidden]: before attention, behind it,
 before the MLP, behind it; `head_norms` float32 [layers, 2, width]; `bias` float32 [layers, rows].
@@ -44,6 +44,7 @@ from specdec_tui.backends.lean.layer_parts import (
     INNER,
     KEY_HEADS,
     LOGIT_CAP,
+    LOGIT_SCALE,
     LONGEST,
     ORDER,
     OUTPUT,
@@ -324,7 +325,7 @@ def _work(
     keep, vocabulary = logits.shape
     rows = max(TILE, (vocabulary // (8 * sizes[PARTS]) + TILE - 1) // TILE * TILE)
     parts = (vocabulary + rows - 1) // rows
-    cap = numbers[LOGIT_CAP]
+    cap, scale = numbers[LOGIT_CAP], numbers[LOGIT_SCALE]
     while True:
         part = _take(counters, stage)
         if part >= parts:
@@ -334,6 +335,10 @@ def _work(
             kernels, head, inputs[head[ORDER]].ctypes.data, longest, logits.ctypes.data, vocabulary, keep, first, last,
             room,
         )  # fmt: skip
+        if scale != 1:
+            for t in range(keep):
+                for r in range(first, last):
+                    logits[t, r] *= scale
         if cap:
             for t in range(keep):
                 for r in range(first, last):

@@ -49,8 +49,6 @@ def why_not_lean(decoder: Decoder | str) -> str:
         "it is a mixture of experts": any(layer.experts for layer in decoder.layers),
         f"its activation is {decoder.activation}": decoder.activation not in ("silu", "gelu_tanh"),
         "it has biases beyond those of queries, keys and values": not set(decoder.biases) <= set(family.groups[0]),
-        "what its layers add, or its logits, are scaled": decoder.residual_scale != 1 or decoder.logit_scale != 1,
-        "it has layers without rotations": any(layer.rotation < 0 for layer in decoder.layers),
     }
     return next((reason for reason, holds in found.items() if holds), "")
 

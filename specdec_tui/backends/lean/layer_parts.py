@@ -19,7 +19,7 @@ HEADS, KEY_HEADS, WIDTH, TURNED, PAIRED, INNER, ACTIVATION, POST_NORMS, HEAD_NOR
 by side, inner width, activation, norms behind attention and MLP, norms of queries and keys, parts of a stage, numbers
 that the longest row of inputs has room for."""
 SIZES = 11
-EPSILON, SCALE, SCORE_CAP, LOGIT_CAP = range(4)
+EPSILON, SCALE, SCORE_CAP, LOGIT_CAP, ADDED_SCALE, LOGIT_SCALE = range(6)
 ADDRESS, FORMAT, ROW_BYTES, BLOCKS, ORDER, PLACES = range(6)
 Q, K, V, OUTPUT, GATE, UP, DOWN = range(7)
 SHORT = 16
@@ -291,14 +291,14 @@ def behind(
     h: Array,
     kernels: Array,
 ) -> None:
-    """Add a branch to x, and norm for what comes next, from token `first` on; `which`: 1 behind attention, 3 behind
-    the MLP of a layer."""
+    """Add a branch, scaled, to x, and norm for what comes next, from token `first` on; `which`: 1 behind attention, 3
+    behind the MLP of a layer."""
     x, branch, h = x[first:], branch[first:], h[first:]
     if sizes[POST_NORMS]:
         norm(branch, norms[layer, which], numbers[EPSILON], branch, kernels)
     for t in range(x.shape[0]):
         for j in range(x.shape[1]):
-            x[t, j] += branch[t, j]
+            x[t, j] += branch[t, j] * numbers[ADDED_SCALE]
     if which == 1:
         norm(x, norms[layer, 2], numbers[EPSILON], h, kernels)
     elif layer + 1 < norms.shape[0]:

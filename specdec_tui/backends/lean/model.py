@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from specdec_tui.backends.context_lengths import context_length_of
 from specdec_tui.backends.contexts import RecomputedContext
-from specdec_tui.backends.decoder import Decoder, describe
+from specdec_tui.backends.decoder import Decoder, Rotation, describe
 from specdec_tui.backends.gguf.files import GgufFile
 from specdec_tui.backends.gguf.kinds import BF16, F16, kind_name
 from specdec_tui.backends.lean import decoder_pass as kernels
@@ -136,12 +136,14 @@ class LeanModel:
         return known
 
     def reach(self, end: int) -> None:
-        """Have rotations for the positions below `end`: cosines and sines [kinds, positions, turned / 2]."""
+        """Have rotations for the positions below `end`: cosines and sines [kinds + 1, positions, turned / 2], the last
+        of which turn nothing."""
         if end <= self._reached:
             return
         self._reached = 2 * end
         tables = []
-        for rotation in self.decoder.rotations:
+        still = Rotation(torch.zeros(self.decoder.turned // 2), 1.0)
+        for rotation in (*self.decoder.rotations, still):
             angles = torch.arange(2 * end, dtype=torch.float32)[:, None] * rotation.frequencies
             tables.append((angles.cos() * rotation.scale, angles.sin() * rotation.scale))
         self.cosines: Array = np.stack([cosines.numpy() for cosines, _ in tables])
@@ -205,7 +207,7 @@ class LeanModel:
         states = self._reference.hidden(torch.from_numpy(self.embed(text[:-1])))[len(prompt_ids) - 1 :]
         head = self.weights.head.natural()
         for rows in states.split(_REFERENCE_ROWS):
-            logits = functional.linear(rows, head)
+            logits = functional.linear(rows, head) * self.decoder.logit_scale
             cap = self.decoder.logit_cap
             yield from cap * torch.tanh(logits / cap) if cap else logits
 

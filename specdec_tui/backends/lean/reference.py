@@ -30,6 +30,8 @@ class LeanReference:
     def __init__(self, inner: PreTrainedModel, decoder: Decoder, weights: Weights) -> None:
         self._inner, self._decoder, self._paired = inner, decoder, weights.paired
         inner.get_input_embeddings().to("meta")  # texts come embedded
+        if hasattr(inner, "embedding_multiplier"):
+            inner.embedding_multiplier = 1.0
         inner.float()
         inner.rotary_emb = type(inner.rotary_emb)(config=inner.config)
         offset = decoder.family.norm_offset

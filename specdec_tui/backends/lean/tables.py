@@ -94,7 +94,9 @@ def tables_of(decoder: Decoder, weights: Weights, threads: int, rounds: bool) ->
         _PARTS_OF_THREAD * threads,
         longest,
     )
-    numbers = (decoder.epsilon, decoder.score_scale, decoder.score_cap, decoder.logit_cap)
+    scales = (decoder.residual_scale, decoder.logit_scale)
+    numbers = (decoder.epsilon, decoder.score_scale, decoder.score_cap, decoder.logit_cap, *scales)
+    still = len(decoder.rotations)  # behind them: no rotation
     return Tables(
         sizes=sizes,
         numbers=np.array(numbers, np.float32),
@@ -106,7 +108,9 @@ def tables_of(decoder: Decoder, weights: Weights, threads: int, rounds: bool) ->
         ),
         places=places,
         needs=needs,
-        facts=np.array([(layer.window, layer.rotation) for layer in decoder.layers], np.int64),
+        facts=np.array(
+            [(layer.window, layer.rotation if layer.rotation >= 0 else still) for layer in decoder.layers], np.int64
+        ),
         norms=np.stack([layer.norms for layer in weights.layers]),
         head_norms=np.stack([layer.head_norms for layer in weights.layers]),
         last_norm=weights.last_norm,

@@ -12,7 +12,7 @@ from specdec_tui.backends.lean.layer_parts import EPSILON
 from specdec_tui.backends.lean.model import PREFILL_CHUNK, LeanModel
 from specdec_tui.backends.model import PassCost
 
-KINDS = ["llama", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3", "phi3"]
+KINDS = ["llama", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3", "phi3", "smollm3", "granite"]
 
 
 def lean(kind: str, **overrides: object) -> tuple[LeanModel, TransformersModel]:

@@ -38,7 +38,7 @@ MIXTURES: dict[str, Mapping[str, Any]] = {
     "Q4": {".*ffn": KIND.Q4_1, "": KIND.Q4_0},
     "plain": {".*ffn": KIND.F16, ".*attn": KIND.BF16, "": KIND.F32},
 }
-ARCHITECTURES = ["llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"]
+ARCHITECTURES = ["llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3"]
 LONG = Sizes(hidden=256, inner=256, layers=2, heads=4, kv_heads=2, head=64, context=1024)
 
 
@@ -77,7 +77,9 @@ def same(found: Tensor, expected: Tensor) -> bool:
 def test_packed_and_expanded_weights_give_the_same_bits_and_the_logits_of_transformers(
     architecture: str, mixture: str, tmp_path: Path
 ) -> None:
-    model = packed(tmp_path, architecture=architecture, kinds=MIXTURES[mixture], tied=mixture != "Q5")
+    sizes = Sizes(layers=4) if architecture == "smollm3" else Sizes()  # its fourth layer turns nothing
+    model = packed(tmp_path, architecture=architecture, kinds=MIXTURES[mixture], tied=mixture != "Q5", sizes=sizes)
+    assert [layer.rotation for layer in model.decoder.layers][3:] in ([], [-1])
     other, text = model.in_form("expanded"), ids(70)
     assert {matrix.kind for matrix in other.weights.matrices} <= {0, 30}
     rows = cut(model, text, (40, 1, 5, 16, 8))
@@ -133,7 +135,7 @@ def test_logits_do_not_depend_on_who_computes(count: int, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma2", "gemma3", "phi3", "mistral"])
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma2", "gemma3", "phi3", "mistral", "granite"])
 def test_logits_of_loaded_layers_do_not_depend_on_how_a_text_is_cut(kind: str, dtype: torch.dtype) -> None:
     model = LeanModel.of(in_dtype(tiny_model(kind), dtype))
     text = [token % 320 for token in ids(120)]
