@@ -131,13 +131,15 @@ class Contest:
         self.pair, self.new_tokens, self.programs = pair, new_tokens, programs
         self.target, self.drafter = TransformersModel(pair.target), TransformersModel(pair.drafter)
 
-    def call(self, side: str, gamma: int, prompt: Sequence[int], most: int | None = None) -> Outcome:
-        """`most` passes at most: for warming up, with caches of the full capacity."""
+    def call(
+        self, side: str, gamma: int, prompt: Sequence[int], most: int | None = None, sampler: Sampler = GREEDY
+    ) -> Outcome:
+        """`most` passes at most: for warming up, with caches of the full capacity. `sampler`: of our sides."""
         match side:
             case "target":
-                return self._ours(prompt, most, None, 0)
+                return self._ours(prompt, most, None, 0, sampler)
             case "speculative":
-                return self._ours(prompt, most, ModelDrafter(self.drafter, self.target.vocab_size), gamma)
+                return self._ours(prompt, most, ModelDrafter(self.drafter, self.target.vocab_size), gamma, sampler)
             case "static":
                 return self._generate(prompt, most, cache_implementation="static")
             case "assisted":
@@ -147,11 +149,11 @@ class Contest:
                 return self._flashspec(prompt, most, gamma)
         return self._generate(prompt, most)
 
-    def warm_up(self, side: str, gamma: int, prompt: Sequence[int]) -> float:
+    def warm_up(self, side: str, gamma: int, prompt: Sequence[int], sampler: Sampler = GREEDY) -> float:
         """Seconds of the first calls: compilation, capture, allocation."""
         begin = time.perf_counter()
         for _ in range(WARM_UPS):
-            self.call(side, gamma, prompt, WARM_UP_PASSES)
+            self.call(side, gamma, prompt, WARM_UP_PASSES, sampler)
         return time.perf_counter() - begin
 
     def pass_seconds(self, model: TransformersModel, prompt: Sequence[int], tokens: int) -> float:
@@ -183,7 +185,9 @@ class Contest:
         block, begin = (torch.tensor(values, device=model.device) for values in (ids, [len(prompt)]))
         return self.programs.capture(lambda: _discard(sequence.extend(block, begin, len(ids))), [begin])
 
-    def _ours(self, prompt: Sequence[int], most: int | None, drafter: ModelDrafter | None, gamma: int) -> Outcome:
+    def _ours(
+        self, prompt: Sequence[int], most: int | None, drafter: ModelDrafter | None, gamma: int, sampler: Sampler
+    ) -> Outcome:
         figures, ids = RunFigures(), list[int]()
         self.target.synchronize()
         begin = time.perf_counter()
@@ -192,7 +196,7 @@ class Contest:
             prompt,
             strategy="speculative" if drafter else "target",
             drafter=drafter,
-            sampler=GREEDY,
+            sampler=sampler,
             gamma=gamma,
             max_new_tokens=self.new_tokens,
             programs=self.programs,
