@@ -1,0 +1,225 @@
+"""Codes of 4 and 8 bits: what numbers they stand for, and the machine code that turns them into half-precision numbers.
+
+A register holds four bytes. Of 8-bit codes these are four columns that follow each other; of 4-bit codes four columns
+of one plane and four of another (`packing`). Two orders of eight 4-bit codes in a register:
+
+- `straight`: code n, from the low end, is column n % 4 of plane n // 4. A table of 16 numbers is looked up four codes
+  and one byte of the numbers at a time (`prmt`): 21 instructions for eight codes, and no memory.
+- `spread`: codes n and n + 4 are columns that follow each other, so that whole numbers need one instruction for two:
+  the codes are put into the low bits of a number whose exponent makes these bits count one each.
+
+All conversions are exact. No torch and no Triton here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+STRAIGHT, SPREAD = "straight", "spread"
+HALVES = ("bfloat16", "float16")
+
+# bitsandbytes/functional.py, get_4bit_type: quantiles of a normal distribution (Dettmers et al. 2023, appendix E).
+_NF4 = (
+    -1.0,
+    -0.6961928009986877,
+    -0.5250730514526367,
+    -0.39491748809814453,
+    -0.28444138169288635,
+    -0.18477343022823334,
+    -0.09105003625154495,
+    -0.0,  # of which sign does not matter; of this one `codes_in_use` finds pairs
+    0.07958029955625534,
+    0.16093020141124725,
+    0.24611230194568634,
+    0.33791524171829224,
+    0.44070982933044434,
+    0.5626170039176941,
+    0.7229568362236023,
+    1.0,
+)
+_FP4 = (0.0, 0.0052083333, 0.6666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
+_MXFP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # e2m1 of the OCP microscaling formats
+
+
+def _signed(magnitudes: Sequence[float]) -> tuple[float, ...]:
+    return (*magnitudes, *(-value for value in magnitudes))
+
+
+def _e4m3(code: int) -> float:
+    """torch.float8_e4m3fn; its two codes of no number are taken for what their bits would say."""
+    sign, exponent, mantissa = -1.0 if code & 128 else 1.0, code >> 3 & 15, code & 7
+    return sign * (mantissa * 2.0**-9 if exponent == 0 else (8 + mantissa) * 2.0 ** (exponent - 10))
+
+
+@dataclass(frozen=True)
+class Form:
+    """`numbers`: what the codes stand for, before scales. `order`: of 4-bit codes in a register."""
+
+    name: str
+    numbers: tuple[float, ...]
+    order: str = ""
+
+    @property
+    def bits(self) -> int:
+        return 4 if len(self.numbers) == 16 else 8
+
+    @property
+    def planes(self) -> int:
+        return 8 // self.bits
+
+
+FORMS = {
+    form.name: form
+    for form in (
+        Form("nf4", _NF4, STRAIGHT),
+        Form("fp4", _signed(_FP4), STRAIGHT),
+        Form("mxfp4", _signed(_MXFP4), STRAIGHT),
+        Form("int4", tuple(float(code - 8) for code in range(16)), SPREAD),
+        Form("uint4", tuple(float(code) for code in range(16)), SPREAD),
+        Form("int8", tuple(float(code - 256 if code > 127 else code) for code in range(256))),
+        Form("fp8", tuple(_e4m3(code) for code in range(256))),
+    )
+}
+
+
+def half_bits(number: float, half: str) -> int:
+    """The 16 bits of a number rounded to `half` (ties to even)."""
+    if half == "float16":
+        return int(struct.unpack("<H", struct.pack("<e", number))[0])
+    bits = int(struct.unpack("<I", struct.pack("<f", number))[0])
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+
+
+@cache
+def codes_in_use(name: str, half: str) -> tuple[int, ...]:
+    """The code of the form that each of our codes stands for: [our code] -> code.
+
+    Tables are put in an order where the numbers n and n + 8 agree in the top bits of both their bytes, if there is one:
+    `_looked_up` then tells them apart without another instruction.
+    """
+    form = FORMS[name]
+    if form.order != STRAIGHT:
+        return tuple(range(len(form.numbers)))
+    kinds: dict[int, list[int]] = {}
+    for code, number in enumerate(form.numbers):
+        kinds.setdefault(half_bits(number, half) & 0x8080, []).append(code)
+    if any(len(codes) % 2 for codes in kinds.values()):
+        return tuple(range(16))
+    ordered = sorted(kinds.values())
+    return tuple(code for place in (0, 1) for codes in ordered for code in codes[place::2])
+
+
+def numbers_in_use(name: str, half: str) -> tuple[float, ...]:
+    """The numbers of our codes, not rounded."""
+    return tuple(FORMS[name].numbers[code] for code in codes_in_use(name, half))
+
+
+@cache
+def conversion(name: str, half: str) -> str:
+    """PTX for compute capability 8.0 and newer: four bytes of codes to four numbers of each plane, two a register."""
+    form = FORMS[name]
+    if form.order == STRAIGHT:
+        return _looked_up([half_bits(number, half) for number in numbers_in_use(name, half)])
+    if form.order == SPREAD:
+        return _whole_of_4_bits(half, int(form.numbers[0]))
+    return _whole_of_8_bits(half) if name == "int8" else _e4m3_numbers(half)
+
+
+def _program(registers: str, lines: Sequence[str]) -> str:
+    return "{\n.reg .b32 " + registers + ";\n" + "\n".join(lines) + "\n}"
+
+
+def _word(values: Sequence[int]) -> str:
+    return f"0x{sum(value << 8 * place for place, value in enumerate(values)):08x}"
+
+
+def _looked_up(bits: Sequence[int]) -> str:
+    """Numbers of 16 bits by 4-bit codes: their low and their high bytes from two tables of 8 each.
+
+    `prmt` takes a byte of eight by three bits of a code; the fourth bit makes it repeat the byte's top bit, which turns
+    0x7f into 0: a mask that lacks only the top bit, where both tables agree (`codes_in_use`).
+    """
+    agree = all((one ^ other) & 0x8080 == 0 for one, other in zip(bits[:8], bits[8:], strict=True))
+    low, high = [value & 255 for value in bits], [value >> 8 for value in bits]
+    lines = ["mov.b32 w, $4;", "and.b32 t, w, 0x77777777;"]
+    if not agree:
+        lines += ["shr.u32 s, w, 3;", "and.b32 s, s, 0x11111111;"]
+    for out in (0, 2):
+        if agree:
+            lines.append("prmt.b32 m, 0x7f7f7f7f, 0x7f7f7f7f, w;")
+        else:
+            lines.append("prmt.b32 m, 0x000000ff, 0, s;")
+        for name, table in (("l", low), ("h", high)):
+            lines += [
+                f"prmt.b32 {name}, {_word(table[:4])}, {_word(table[4:8])}, t;",
+                f"prmt.b32 u, {_word(table[8:12])}, {_word(table[12:])}, t;",
+                f"lop3.b32 {name}, {name}, u, m, 0xe4;",  # by the mask
+            ]
+        lines += [f"prmt.b32 ${out}, l, h, 0x5140;", f"prmt.b32 ${out + 1}, l, h, 0x7362;"]
+        if out == 0:
+            lines += ["shr.u32 w, w, 16;", "shr.u32 t, t, 16;"]
+            if not agree:
+                lines.append("shr.u32 s, s, 16;")
+    return _program("w, t, m, l, h, u, s", lines)
+
+
+def _whole_of_4_bits(half: str, first: int) -> str:
+    kind, one = _ARITHMETIC[half]
+    base, number = (0x4300, 128) if half == "bfloat16" else (0x6400, 1024)
+    less = half_bits(float(first - number), half)
+    lines = [f"mov.b32 z, 0x{less:04x}{less:04x};", f"mov.b32 o, 0x{one:04x}{one:04x};"]
+    for out in range(4):
+        lines += [
+            f"shr.u32 t, $4, {4 * out};",
+            f"lop3.b32 t, t, 0x000f000f, 0x{base:04x}{base:04x}, 0xea;",
+            f"fma.rn.{kind} ${out}, t, o, z;",
+        ]
+    return _program("t, z, o", lines)
+
+
+def _whole_of_8_bits(half: str) -> str:
+    kind, one = _ARITHMETIC[half]
+    if half == "float16":
+        less = half_bits(-1152.0, half)
+        lines = [
+            f"mov.b32 z, 0x{less:04x}{less:04x};",
+            f"mov.b32 o, 0x{one:04x}{one:04x};",
+            "xor.b32 w, $2, 0x80808080;",
+        ]
+        for out, places in ((0, "0x4140"), (1, "0x4342")):
+            lines += [f"prmt.b32 t, w, 0x64646464, {places};", f"fma.rn.{kind} ${out}, t, o, z;"]
+        return _program("t, w, z, o", lines)
+    # Seven bits fit beside the exponent of 128; the eighth, taken off again, makes 256 of it.
+    lines = ["mov.b32 o, 0xbf80bf80;"]
+    for out, places in ((0, "0x4140"), (1, "0x4342")):
+        lines += [
+            f"prmt.b32 t, $2, 0, {places};",
+            "lop3.b32 a, t, 0x007f007f, 0x43004300, 0xea;",
+            "lop3.b32 b, t, 0x00800080, 0x43004300, 0xea;",
+            f"fma.rn.{kind} ${out}, b, o, a;",
+        ]
+    return _program("t, a, b, o", lines)
+
+
+def _e4m3_numbers(half: str) -> str:
+    """The bits at their place, with too small an exponent, which a product makes up for; subnormal codes as others."""
+    kind, _ = _ARITHMETIC[half]
+    shift, kept, factor = (4, "0x07f007f0", 2.0**120) if half == "bfloat16" else (1, "0x3f803f80", 2.0**8)
+    scale = half_bits(factor, half)
+    lines = [f"mov.b32 o, 0x{scale:04x}{scale:04x};", "mov.b32 z, 0x80008000;"]
+    for out, places in ((0, "0x1404"), (1, "0x3424")):
+        lines += [
+            f"prmt.b32 t, $2, 0, {places};",
+            f"shr.u32 u, t, {shift};",
+            f"and.b32 u, u, {kept};",
+            "lop3.b32 t, t, 0x80008000, u, 0xea;",
+            f"fma.rn.{kind} ${out}, t, o, z;",
+        ]
+    return _program("t, u, o, z", lines)
+
+
+_ARITHMETIC = {"bfloat16": ("bf16x2", 0x3F80), "float16": ("f16x2", 0x3C00)}
+"""The kind of two numbers in a register, and the bits of 1."""

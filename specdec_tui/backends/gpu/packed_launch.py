@@ -1,0 +1,121 @@
+"""The kernels of `packed` as functions of tensors: how the work of a product is cut. Imported only where there is
+Triton."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specdec_tui.backends.gpu import packed
+from specdec_tui.backends.gpu.codes import FORMS, STRAIGHT, conversion
+from specdec_tui.backends.gpu.packing import BYTES, ROWS, Packed
+
+MOST_TOKENS = 16  # of a program; more are several programs, which find the weights in the cache
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """`warps` of a program, which decide in what order sums are added; `rows` of it; `stages` - 1 steps are asked for
+    ahead, and `ahead` bytes before the kernel before has ended."""
+
+    rows: int = ROWS
+    warps: int = 4
+    stages: int = 5
+    ahead: int = 16384
+
+
+@cache
+def converts(device: torch.device) -> bool:
+    """Whether codes are converted by instructions (compute capability 8.0 and newer); else they are looked up."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def _arguments(x: Tensor, matrix: Packed, bias: Tensor | None, y: Tensor) -> tuple[Any, ...]:
+    some = matrix.weight
+    return (
+        x, matrix.weight, matrix.scales, matrix.offsets if matrix.offsets.numel() else some, matrix.numbers,
+        matrix.places if matrix.places.numel() else some, some if bias is None else bias, y,
+    )  # fmt: skip
+
+
+def _kind(matrix: Packed, device: torch.device) -> tuple[Any, ...]:
+    form = FORMS[matrix.form]
+    asm = conversion(matrix.form, matrix.half) if converts(device) else ""
+    gathered, straight = matrix.places.numel() > 0, form.order == STRAIGHT
+    return matrix.group, matrix.offsets.numel() > 0, gathered, form.planes, straight, matrix.width, asm
+
+
+def _fitting(cut: Cut, matrix: Packed, parts: int = 1) -> Cut:
+    if matrix.weight.shape[0] // parts % (cut.rows // ROWS):
+        cut = replace(cut, rows=ROWS)
+    size = matrix.weight[0].numel() * cut.rows // ROWS
+    steps = -(-matrix.weight.shape[1] // cut.warps)
+    ahead = max(128, min(cut.ahead, 1 << (size - 1).bit_length()))
+    return replace(cut, stages=max(1, min(cut.stages * (BYTES // matrix.width), steps)), ahead=ahead)
+
+
+def product(
+    x: Tensor,
+    matrix: Packed,
+    y: Tensor,
+    *,
+    bias: Tensor | None = None,
+    activation: str = "",
+    scale: float = 1.0,
+    added: bool = False,
+    overlap: bool = False,
+    cut: Cut | None = None,
+) -> None:
+    """y [tokens, rows] = scale · activation(x @ weights.T + bias), or `added` to it. x [tokens, columns]."""
+    tokens, tile, cut = len(x), _tile_tokens(len(x)), _fitting(cut or Cut(), matrix)
+    packed.packed_product[(matrix.weight.shape[0] * ROWS // cut.rows, -(-tokens // tile))](
+        *_arguments(x, matrix, bias, y), tokens, matrix.rows, matrix.columns, *_kind(matrix, x.device),
+        bias is not None, activation, scale, added, tile, cut.rows, cut.warps, cut.stages, cut.ahead, overlap,
+        num_warps=cut.warps, **_early(overlap),
+    )  # fmt: skip
+
+
+def gated_product(
+    x: Tensor,
+    matrix: Packed,
+    y: Tensor,
+    activation: str,
+    *,
+    bias: Tensor | None = None,
+    overlap: bool = False,
+    cut: Cut | None = None,
+) -> None:
+    """y [tokens, rows] = activation(x @ gate.T) · (x @ up.T); the matrix holds gate, then up. ValueError where these
+    do not begin at a tile."""
+    rows = matrix.rows // 2
+    if rows % ROWS:
+        raise ValueError(f"{rows} rows of a gate are no multiple of {ROWS}")
+    tokens, tile, cut = len(x), _tile_tokens(len(x)), _fitting(cut or Cut(), matrix, 2)
+    packed.packed_gated_product[(rows // cut.rows, -(-tokens // tile))](
+        *_arguments(x, matrix, bias, y), tokens, rows, matrix.columns, *_kind(matrix, x.device), bias is not None,
+        activation, tile, cut.rows, cut.warps, cut.stages, cut.ahead, overlap, num_warps=cut.warps, **_early(overlap),
+    )  # fmt: skip
+
+
+def unpack(matrix: Packed, dtype: torch.dtype) -> Tensor:
+    """The weights [rows, columns] as numbers; columns in the matrix's own order."""
+    form = FORMS[matrix.form]
+    y = torch.empty(matrix.shape, dtype=dtype, device=matrix.weight.device)
+    some = matrix.weight
+    packed.unpack[(matrix.weight.shape[0], -(-matrix.columns // 128))](
+        some, matrix.scales, matrix.offsets if matrix.offsets.numel() else some, matrix.numbers, y, *matrix.shape,
+        matrix.group, matrix.offsets.numel() > 0, form.planes, form.order == STRAIGHT, matrix.width, 128,
+    )  # fmt: skip
+    return y
+
+
+def _tile_tokens(tokens: int) -> int:
+    return 8 if tokens <= 8 else MOST_TOKENS
+
+
+def _early(overlap: bool) -> dict[str, bool]:
+    return {"launch_pdl": True} if overlap else {}

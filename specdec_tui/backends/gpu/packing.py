@@ -1,0 +1,162 @@
+"""Matrices of 4- and 8-bit codes in the layout that the kernels of `packed` read. Plain torch.
+
+Rows are taken ROWS at a time, columns a chunk at a time, which has BYTES bytes of each row (fewer where fewer columns
+share a scale): a program of the kernels reads one contiguous run of memory, 16 bytes a thread. A chunk of 8-bit codes
+has as many columns as bytes. One of 4-bit codes has twice as many, in two planes: the first half of its columns, and
+the second. Four bytes hold four columns of each, in the order that the form says (`codes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specdec_tui.backends.gpu.codes import FORMS, HALVES, SPREAD, codes_in_use, numbers_in_use
+
+ROWS = 16
+"""Rows that lie together: the side of a tensor core's tile."""
+BYTES = 64
+"""Bytes of a row's chunk, at most."""
+_LEAST = 32  # columns that may share a scale: what two steps of a tensor core take
+
+
+@dataclass(frozen=True)
+class Codes:
+    """A matrix as its file or library has it, in plain order: weight = scale · number of the code + offset.
+
+    codes uint8 [rows, columns]; scales and offsets float32 [rows, groups], offsets empty where all are 0; `group`
+    columns that follow each other share a scale. places int32 [columns]: which columns of x the columns belong to;
+    empty: their own.
+    """
+
+    form: str
+    codes: Tensor
+    scales: Tensor
+    offsets: Tensor
+    group: int
+    places: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.codes.shape[0]), int(self.codes.shape[1])
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A matrix for the kernels: weight uint8 [row tiles, chunks, ROWS, width], scales, offsets float32 [row tiles,
+    groups, ROWS], numbers float32 [16 or 256] by code; offsets and places as in `Codes`."""
+
+    form: str
+    weight: Tensor
+    scales: Tensor
+    offsets: Tensor
+    numbers: Tensor
+    places: Tensor
+    rows: int
+    columns: int
+    group: int
+    half: str
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows, self.columns
+
+    @property
+    def width(self) -> int:
+        return int(self.weight.shape[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """That a product reads."""
+        return sum(part.numel() * part.element_size() for part in (self.weight, self.scales, self.offsets))
+
+
+def packable(codes: Codes) -> bool:
+    """Whether the kernels read it: groups of columns that fill steps of a tensor core, or whole rows."""
+    return codes.group >= codes.shape[1] or (codes.group >= _LEAST and codes.group & (codes.group - 1) == 0)
+
+
+def plain_weights(codes: Codes) -> Tensor:
+    """The weights float32 [rows, columns], in the order of x's columns."""
+    numbers = torch.tensor(FORMS[codes.form].numbers, device=codes.codes.device)
+    group = torch.arange(codes.shape[1], device=codes.codes.device) // codes.group
+    found = numbers[codes.codes.long()] * codes.scales[:, group]
+    if codes.offsets.numel():
+        found = found + codes.offsets[:, group]
+    if not codes.places.numel():
+        return found
+    return torch.empty_like(found).index_copy_(1, codes.places.long(), found)
+
+
+def joined(parts: Sequence[Codes]) -> Codes | None:
+    """Matrices below each other; None where they differ in form, groups or the order of columns."""
+    one = parts[0]
+    if any((part.form, part.group, part.shape[1]) != (one.form, one.group, one.shape[1]) for part in parts):
+        return None
+    if any(part.places.shape != one.places.shape or not torch.equal(part.places, one.places) for part in parts):
+        return None
+    offsets = [part.offsets if part.offsets.numel() else torch.zeros_like(part.scales) for part in parts]
+    if not any(part.offsets.numel() for part in parts):
+        offsets = [part.offsets for part in parts]
+    return Codes(
+        one.form,
+        torch.cat([part.codes for part in parts]),
+        torch.cat([part.scales for part in parts]),
+        torch.cat(offsets),
+        one.group,
+        one.places,
+    )
+
+
+def pack(codes: Codes, dtype: torch.dtype) -> Packed:
+    """For products in half precision `dtype`. Codes must be `packable`."""
+    if not packable(codes):
+        raise ValueError(f"groups of {codes.group} columns are not packed: {_LEAST}, 64, 128 … or whole rows")
+    form, half = FORMS[codes.form], str(dtype).removeprefix("torch.")
+    if half not in HALVES:
+        raise ValueError(f"packed weights are for {' and '.join(HALVES)}, not for {half}")
+    rows, columns = codes.shape
+    width = min(BYTES, codes.group) if codes.group < columns else BYTES
+    own, device = codes.codes, codes.codes.device
+    used = codes_in_use(codes.form, half)
+    if used != tuple(range(len(used))):
+        back = torch.empty(len(used), dtype=torch.uint8, device=device)
+        back[torch.tensor(used, device=device)] = torch.arange(len(used), dtype=torch.uint8, device=device)
+        own = back[own.long()]
+    chunk = form.planes * width
+    tiles, chunks = -(-rows // ROWS), -(-columns // chunk)
+    padded = torch.zeros(tiles * ROWS, chunks * chunk, dtype=torch.uint8, device=device)
+    padded[:rows, :columns] = own
+    weight = padded.view(tiles, ROWS, chunks, chunk).transpose(1, 2)
+    if form.planes == 2:
+        nibbles = weight.reshape(tiles, chunks, ROWS, 2, width // 4, 4).transpose(3, 4)  # ..., plane, column
+        nibbles = nibbles.reshape(tiles, chunks, ROWS, width // 4, 8)
+        if form.order == SPREAD:
+            nibbles = nibbles[..., list(_SPREAD)]
+        weight = (nibbles[..., 0::2] | nibbles[..., 1::2] << 4).reshape(tiles, chunks, ROWS, width)
+    return Packed(
+        codes.form,
+        weight.contiguous(),
+        _of_tiles(codes.scales, tiles),
+        _of_tiles(codes.offsets, tiles) if codes.offsets.numel() else codes.offsets,
+        torch.tensor(numbers_in_use(codes.form, half), device=device),
+        codes.places,
+        rows,
+        columns,
+        min(codes.group, columns),
+        half,
+    )
+
+
+_SPREAD = (0, 2, 4, 6, 1, 3, 5, 7)
+"""Of the columns 0 … 3 of one plane and 4 … 7 of the other: those of the codes 0 … 7 of a register."""
+
+
+def _of_tiles(values: Tensor, tiles: int) -> Tensor:
+    rows, groups = values.shape
+    padded = torch.zeros(tiles * ROWS, groups, dtype=torch.float32, device=values.device)
+    padded[:rows] = values
+    return padded.view(tiles, ROWS, groups).transpose(1, 2).contiguous()

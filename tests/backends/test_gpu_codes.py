@@ -1,0 +1,151 @@
+"""The instructions that turn packed codes into numbers, carried out here one by one: no GPU is needed."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+import torch
+
+from specdec_tui.backends.gpu.codes import FORMS, HALVES, STRAIGHT, conversion, half_bits, numbers_in_use
+from specdec_tui.backends.gpu.packing import Codes, pack, packable, plain_weights
+
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def number(bits: int, half: str) -> float:
+    """Of 16 bits."""
+    if half == "float16":
+        return float(struct.unpack("<e", struct.pack("<H", bits))[0])
+    return float(struct.unpack("<f", struct.pack("<I", bits << 16))[0])
+
+
+def prmt(one: int, other: int, selector: int) -> int:
+    """PTX ISA, prmt: bytes of two words by four selectors, whose fourth bit asks for copies of a byte's top bit."""
+    source = (one | other << 32).to_bytes(8, "little")
+    found = 0
+    for place in range(4):
+        nibble = selector >> 4 * place & 15
+        byte = source[nibble & 7]
+        found |= ((255 if byte & 128 else 0) if nibble & 8 else byte) << 8 * place
+    return found
+
+
+def lop3(values: list[int], table: int) -> int:
+    found = 0
+    for bit in range(32):
+        place = sum((value >> bit & 1) << (2 - n) for n, value in enumerate(values))
+        found |= (table >> place & 1) << bit
+    return found
+
+
+def carried_out(program: str, word: int, outputs: int, half: str) -> list[int]:
+    """The output registers of a program for one input register."""
+    held = {f"${outputs}": word}
+
+    def value(name: str) -> int:
+        return held[name] if name in held else int(name, 0)
+
+    for line in program.replace("\n", " ").strip("{} ").split(";"):
+        if not (line := line.strip()) or line.startswith(".reg"):
+            continue
+        name, _, rest = line.partition(" ")
+        target, *operands = (part.strip() for part in rest.split(","))
+        values = [value(operand) for operand in operands]
+        match name.split(".")[0]:
+            case "mov":
+                result = values[0]
+            case "shr":
+                result = values[0] >> values[1]
+            case "and":
+                result = values[0] & values[1]
+            case "xor":
+                result = values[0] ^ values[1]
+            case "prmt":
+                result = prmt(*values)
+            case "lop3":
+                result = lop3(values[:3], values[3])
+            case "fma":
+                assert name == f"fma.rn.{'bf16x2' if half == 'bfloat16' else 'f16x2'}"
+                result = 0
+                for shift in (0, 16):
+                    a, b, c = (number(part >> shift & 0xFFFF, half) for part in values)
+                    result |= half_bits(a * b + c, half) << shift
+            case other:
+                raise AssertionError(f"unknown instruction {other}")
+        held[target] = result & 0xFFFFFFFF
+    return [held[f"${out}"] for out in range(outputs)]
+
+
+def converted(form: str, half: str, words: torch.Tensor) -> torch.Tensor:
+    """The numbers of words int64 [n]: [planes, n, 4 columns]."""
+    outputs = 2 * FORMS[form].planes
+    program = conversion(form, half)
+    found = [carried_out(program, int(word), outputs, half) for word in words.tolist()]
+    numbers = [[number(part >> shift & 0xFFFF, half) for part in row for shift in (0, 16)] for row in found]
+    return torch.tensor(numbers, dtype=torch.float64).view(len(words), -1, 4).transpose(0, 1)
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_instructions_give_the_number_of_every_code(form: str, half: str) -> None:
+    numbers = torch.tensor(numbers_in_use(form, half), dtype=torch.float64).to(DTYPES[half]).double()
+    generator = torch.Generator().manual_seed(1)
+    if FORMS[form].bits == 8:
+        codes = torch.arange(256).view(64, 4)
+        if form == "fp8":
+            codes[codes % 128 == 127] = 0  # no number
+        words = sum(codes[:, place] << 8 * place for place in range(4))
+        assert torch.equal(converted(form, half, words)[0], numbers[codes])
+        return
+    codes = torch.stack([torch.randperm(16, generator=generator) for _ in range(8)], 1)  # each code in each place
+    words = sum(codes[:, place] << 4 * place for place in range(8))
+    straight = FORMS[form].order == STRAIGHT
+    order = torch.arange(8) if straight else torch.tensor([0, 4, 1, 5, 2, 6, 3, 7])
+    expected = numbers[codes[:, order]].view(16, 2, 4).transpose(0, 1)
+    assert torch.equal(converted(form, half, words), expected)
+
+
+@pytest.mark.parametrize("form", ["nf4", "mxfp4", "int4", "int8"])
+def test_a_packed_row_read_by_the_instructions_is_the_row(form: str) -> None:
+    columns, planes = 256, FORMS[form].planes
+    codes = torch.randint(0, len(FORMS[form].numbers), (1, columns), dtype=torch.uint8)
+    plain = Codes(form, codes, torch.ones(1, columns // 64), torch.empty(0), 64, torch.empty(0, dtype=torch.int32))
+    packed = pack(plain, torch.bfloat16)
+    words = packed.weight[0, :, 0].contiguous().view(torch.int32).flatten().long() & 0xFFFFFFFF
+    found = converted(form, "bfloat16", words).reshape(planes, -1, packed.width).transpose(0, 1).flatten()
+    assert torch.equal(found, plain_weights(plain)[0].bfloat16().double())
+
+
+def test_the_check_finds_a_planted_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = torch.tensor([0x76543210, 0xFEDCBA98])
+    right = converted("nf4", "bfloat16", words)
+    wrong = conversion("nf4", "bfloat16").replace("0x5140", "0x5141")
+    monkeypatch.setitem(globals(), "conversion", lambda form, half: wrong)
+    assert not torch.equal(converted("nf4", "bfloat16", words), right)
+
+
+def test_numbers_are_those_of_their_sources() -> None:
+    from bitsandbytes.functional import get_4bit_type
+
+    for form in ("nf4", "fp4"):
+        theirs = get_4bit_type(form, device="cpu")
+        ours = torch.tensor(FORMS[form].numbers)
+        if form == "fp4":  # theirs in units of the largest, from numbers in twelfths
+            ours = ours / ours.abs().max()
+        assert torch.allclose(ours, theirs, rtol=1e-6, atol=0), (form, ours - theirs)
+    e4m3 = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float()
+    there = ~e4m3.isnan()
+    assert torch.equal(torch.tensor(FORMS["fp8"].numbers)[there], e4m3[there])
+    assert there.sum() == 254
+
+
+def test_groups_that_do_not_fill_steps_are_not_packable() -> None:
+    empty = torch.empty(0)
+    codes = torch.zeros(16, 96, dtype=torch.uint8)
+    for group, fine in ((16, False), (48, False), (32, True), (64, True), (96, True)):
+        plain = Codes("int4", codes, torch.ones(16, -(-96 // group)), empty, group, empty)
+        assert packable(plain) == fine
+        if not fine:
+            with pytest.raises(ValueError, match=f"groups of {group} columns are not packed"):
+                pack(plain, torch.float16)

@@ -1,0 +1,147 @@
+"""Weights read packed by the GPU's kernels. What converts codes by instructions runs on a GPU only; elsewhere the same
+kernels look them up, with Triton and TRITON_INTERPRET=1."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+
+GPU = torch.cuda.is_available()
+pytest.importorskip("triton", reason="needs Triton")
+if not GPU and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
+
+from specdec_tui.backends.gpu import packed_launch  # noqa: E402
+from specdec_tui.backends.gpu.codes import FORMS  # noqa: E402
+from specdec_tui.backends.gpu.packing import Codes, Packed, pack, plain_weights  # noqa: E402
+
+DEVICE = "cuda" if GPU else "cpu"
+HALVES = [torch.float16, torch.bfloat16] if GPU else [torch.float16]
+
+
+def codes(form: str, rows: int, columns: int, group: int = 0, offset: bool = False, shuffled: bool = False) -> Codes:
+    torch.manual_seed(rows + columns + group)
+    count = len(FORMS[form].numbers)
+    groups = -(-columns // (group or columns))
+    numbers = torch.randint(0, count - (count == 256), (rows, columns), dtype=torch.uint8)
+    if form == "fp8":
+        numbers[numbers % 128 == 127] = 0
+    largest = max(FORMS[form].numbers)
+    return Codes(
+        form,
+        numbers.to(DEVICE),
+        (torch.rand(rows, groups) / largest + 0.2 / largest).to(DEVICE),
+        (torch.randn(rows, groups) / 4).to(DEVICE) if offset else torch.empty(0, device=DEVICE),
+        group or columns,
+        (torch.randperm(columns) if shuffled else torch.empty(0)).to(DEVICE, torch.int32),
+    )
+
+
+CASES = {
+    "nf4": codes("nf4", 48, 512, 64),
+    "fp4": codes("fp4", 32, 576, 64),
+    "mxfp4": codes("mxfp4", 32, 352, 32),
+    "int4": codes("int4", 32, 512, 128),
+    "int4, small groups": codes("int4", 16, 288, 32),
+    "int4, offsets, other order": codes("uint4", 32, 384, 128, offset=True, shuffled=True),
+    "int4, a row a scale": codes("int4", 32, 416),
+    "int8": codes("int8", 48, 600),
+    "int8, groups and offsets": codes("int8", 32, 256, 128, offset=True),
+    "int8, small groups": codes("int8", 32, 352, 32),
+    "fp8": codes("fp8", 32, 512, 128),
+    "rows that fill no tile": codes("nf4", 37, 130, 64),
+}
+
+
+def product(x: torch.Tensor, matrix: Packed, **more: bool) -> torch.Tensor:
+    y = torch.zeros(len(x), matrix.rows, dtype=torch.float32, device=DEVICE)
+    packed_launch.product(x, matrix, y, **more)
+    return y
+
+
+def some(tokens: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(tokens, columns, device=DEVICE).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("case", CASES)
+def test_unpacked_weights_are_scale_times_number_and_offset(case: str, dtype: torch.dtype) -> None:
+    plain = replace(CASES[case], places=torch.empty(0, dtype=torch.int32, device=DEVICE))
+    assert torch.equal(packed_launch.unpack(pack(plain, dtype), dtype), plain_weights(plain).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("case", CASES)
+def test_products_are_those_of_the_weights(case: str, dtype: torch.dtype) -> None:
+    """Numbers of the table are rounded to half precision, scales are not."""
+    held = CASES[case]
+    x = some(3, held.shape[1], dtype)
+    weights = plain_weights(held).double()
+    expected = x.double() @ weights.T
+    got = product(x, pack(held, dtype)).double()
+    bound = torch.finfo(dtype).eps * (x.double().abs() @ weights.abs().T)
+    assert ((got - expected).abs() <= bound).all()
+    if held.form in ("int4", "uint4", "int8", "mxfp4", "fp8"):  # whose numbers are those of half precision
+        assert ((got - expected).abs() <= bound * 2**-9).all()
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("case", ["nf4", "int8", "int4, offsets, other order"])
+def test_a_token_has_the_numbers_of_a_token_alone(case: str, dtype: torch.dtype) -> None:
+    held = CASES[case]
+    matrix, x = pack(held, dtype), some(19 if GPU else 3, held.shape[1], dtype)
+    block = product(x, matrix)
+    assert torch.equal(block, torch.cat([product(x[n : n + 1], matrix) for n in range(len(x))]))
+    assert torch.equal(block[:5], product(x[:5], matrix))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("case", ["nf4", "int8", "int4, offsets, other order"])
+def test_gate_and_up_come_from_one_matrix(case: str, dtype: torch.dtype) -> None:
+    one, other = (
+        CASES[case],
+        codes(CASES[case].form, *CASES[case].shape, CASES[case].group, bool(CASES[case].offsets.numel())),
+    )
+    both = replace(
+        one,
+        codes=torch.cat((one.codes, other.codes.flip(1))),
+        scales=torch.cat((one.scales, other.scales)),
+        offsets=torch.cat((one.offsets, other.offsets)),
+    )
+    x, bias = some(2, one.shape[1], dtype), some(1, 2 * one.shape[0], dtype)[0]
+    y = torch.zeros(2, one.shape[0], dtype=torch.float32, device=DEVICE)
+    packed_launch.gated_product(x, pack(both, dtype), y, "silu", bias=bias)
+    gate, up = (x.double() @ plain_weights(both).double().T + bias.double()).chunk(2, -1)
+    expected = torch.nn.functional.silu(gate) * up
+    assert ((y - expected).abs() <= 0.02 * expected.abs().max()).all()
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_bias_activation_and_a_branch_are_added(dtype: torch.dtype) -> None:
+    held = CASES["rows that fill no tile"]
+    x, bias = some(2, held.shape[1], dtype), some(1, held.shape[0], dtype)[0]
+    y = some(2, held.shape[0], torch.float32)
+    before = y.clone()
+    packed_launch.product(x, pack(held, dtype), y, bias=bias, activation="relu", scale=0.5, added=True)
+    plain = product(x, pack(held, dtype)) + bias.float()
+    torch.testing.assert_close(y, before + 0.5 * plain.relu())
+
+
+def test_a_gate_that_ends_within_a_tile_is_refused() -> None:
+    matrix = pack(codes("nf4", 40, 128, 64), torch.float16)
+    with pytest.raises(ValueError, match="20 rows of a gate are no multiple of 16"):
+        packed_launch.gated_product(some(1, 128, torch.float16), matrix, some(1, 20, torch.float16), "silu")
+
+
+def test_codes_that_are_taken_in_a_wrong_order_are_found() -> None:
+    held = CASES["int4"]
+    matrix = pack(held, torch.float16)
+    swapped = replace(matrix, weight=matrix.weight << 4 | matrix.weight >> 4)
+    x = some(2, held.shape[1], torch.float16)
+    expected = x.double() @ plain_weights(held).double().T
+    assert (product(x, swapped).double() - expected).abs().max() > 0.1
+    halved = replace(matrix, scales=matrix.scales.roll(1, 1))
+    assert (product(x, halved).double() - expected).abs().max() > 0.1
