@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdec_tui.backends.gpu import packed
+from specdec_tui.backends.gpu import packed, unpacked
 from specdec_tui.backends.gpu.codes import FORMS, STRAIGHT, conversion
 from specdec_tui.backends.gpu.packing import BYTES, ROWS, Packed
 
@@ -106,7 +106,7 @@ def unpack(matrix: Packed, dtype: torch.dtype) -> Tensor:
     form = FORMS[matrix.form]
     y = torch.empty(matrix.shape, dtype=dtype, device=matrix.weight.device)
     some = matrix.weight
-    packed.unpack[(matrix.weight.shape[0], -(-matrix.columns // 128))](
+    unpacked.unpack[(matrix.weight.shape[0], -(-matrix.columns // 128))](
         some, matrix.scales, matrix.offsets if matrix.offsets.numel() else some, matrix.numbers, y, *matrix.shape,
         matrix.group, matrix.offsets.numel() > 0, form.planes, form.order == STRAIGHT, matrix.width, 128,
     )  # fmt: skip
