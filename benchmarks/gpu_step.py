@@ -206,7 +206,7 @@ def warm(shapes: Sequence[str], processes: int, options: argparse.Namespace) -> 
     begin = time.perf_counter()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        works = {pool.submit(compiled, name, options): name for name in shapes}
+        works = {pool.submit(compiled, name, n, options): f"{name}, {n}" for name in shapes for n in options.tokens}
         for work in as_completed(works):
             error = work.exception()
             told = f"{type(error).__name__}: {error}"[:200] if error else f"{work.result():.1f} s"
@@ -214,8 +214,8 @@ def warm(shapes: Sequence[str], processes: int, options: argparse.Namespace) -> 
     print(f"compiled all in {time.perf_counter() - begin:.1f} s", flush=True)
 
 
-def compiled(name: str, options: argparse.Namespace) -> float:
-    """Seconds to run each kind of pass once, over as few of a shape's layers as have all its kernels."""
+def compiled(name: str, tokens: int, options: argparse.Namespace) -> float:
+    """Seconds to run a pass over `tokens` behind each text, over as few of a shape's layers as have all kernels."""
     begin = time.perf_counter()
     for setting in options.set:
         put(*setting)
@@ -225,9 +225,8 @@ def compiled(name: str, options: argparse.Namespace) -> float:
     limit = model.context_length or max(options.text)
     for held in (held for held in options.text if open_static and held < limit):
         sequence = open_static(bucket(held + ROOM + SPARE))
-        for tokens in options.tokens:
-            ids = torch.zeros(tokens, dtype=torch.int64, device=device)
-            sequence.extend(ids, torch.tensor([0], device=device), tokens)
+        ids = torch.zeros(tokens, dtype=torch.int64, device=device)
+        sequence.extend(ids, torch.tensor([0], device=device), tokens)
     model.synchronize()
     return time.perf_counter() - begin
 

@@ -271,8 +271,8 @@ def test_without_time_every_shape_is_named(tmp_path: Path) -> None:
 
 
 def test_the_kernels_of_a_shape_can_be_compiled_ahead() -> None:
-    options = Namespace(set=[], device="cpu", dtype="float16", text=[8], tokens=[1, 2])
-    assert gpu_step.compiled("tiny-llama", options) > 0
+    options = Namespace(set=[], device="cpu", dtype="float16", text=[8])
+    assert gpu_step.compiled("tiny-llama", 2, options) > 0
 
 
 @pytest.mark.parametrize(
