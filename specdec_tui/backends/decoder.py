@@ -32,6 +32,7 @@ _ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
+    "relu2": "relu2",
 }
 _KINDS = {"full_attention", "sliding_attention"}
 
@@ -79,13 +80,13 @@ class Rotation:
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """Sizes and constants; the first `turned` numbers of a head are rotated. A cap c makes c · tanh(x / c) of x; 0 is
-    none.
+    none. `activation`: "silu", "gelu", "gelu_tanh", "relu", or "relu2", which is its square.
 
     Of the joint rows of queries, keys and values, query j of key head g begins at row g · query_group + j · width, key
     head g at key_first + g · key_group, its value at value_first + g · key_group. `inner`: the width of an MLP without
     experts. `biases`: those linear layers that have one, `Family.head` among them. Embeddings (without what `positions`
     adds), what attention and MLP add to the stream, scores and logits are multiplied by their scales; logits are
-    capped afterwards.
+    capped afterwards. Gemma's `embedding_scale` is rounded to the dtype of the weights by transformers.
     """
 
     family: Family
@@ -290,8 +291,10 @@ def _inner(
 def _epsilon(model: PreTrainedModel, modules: Sequence[nn.Module], family: Family) -> float:
     names = [name for name in family.norms if name] + list(HEAD_NORMS if family.head_norms else ())
     norms = [_module(layer, name) for layer in modules for name in names] + [_module(model, family.last_norm)]
-    found = {float(getattr(norm, "variance_epsilon", None) or norm.eps) for norm in norms}  # type: ignore[arg-type]
-    if len(found) > 1:
+    said: list[Any] = [getattr(norm, "variance_epsilon", getattr(norm, "eps", None)) for norm in norms]
+    if None in said:
+        raise OtherError("its norms do not say what they add to the variance")
+    if len(found := set(map(float, said))) > 1:
         raise OtherError("its norms add different numbers to the variance")
     return found.pop()
 
@@ -317,10 +320,9 @@ def _experts(layer: nn.Module, family: Family, fields: dict[str, Any]) -> Expert
     names = family.experts
     if names is None or not hasattr(layer.get_submodule(names.router.rpartition(".")[0]), "experts"):
         return None
-    experts: Any = _module(layer, names.experts)
     shared = _shape(_module(layer, names.shared[0]))[0] if names.shared else 0
     return Experts(
-        count=int(experts.num_experts),
+        count=int(fields.get("num_local_experts") or fields["num_experts"]),
         chosen=int(fields["num_experts_per_tok"]),
         inner=int(fields.get("moe_intermediate_size") or fields["intermediate_size"]),
         scoring=names.scoring,

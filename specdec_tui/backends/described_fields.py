@@ -16,6 +16,7 @@ _ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "scale_attn_by_inverse_layer_idx": ((False,), "its scores are scaled by the number of the layer"),
     "add_cross_attention": ((False,), "it attends to another text"),
     "qk_layernorm": ((False,), "its heads have layer norms"),
+    "do_layer_norm_before": ((True,), "its norms lie behind what it adds up"),
     "use_qk_norm": ((False, None), "its heads have layer norms"),
 }
 # Those that are read here, or by the code that builds the modules read here.
@@ -23,20 +24,21 @@ _READ = frozenset((
     "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
     "num_key_value_heads", "head_dim", "hidden_act", "hidden_activation", "activation_function", "activation",
     "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "rope_parameters", "attention_bias",
-    "mlp_bias", "use_bias", "bias", "use_qkv_bias", "qkv_bias", "sliding_window", "use_sliding_window",
-    "max_window_layers", "layer_types", "query_pre_attn_scalar", "final_logit_softcapping",
-    "attn_logit_softcapping", "embedding_multiplier", "logits_scaling", "residual_multiplier",
-    "attention_multiplier", "no_rope_layers", "no_rope_layer_interval", "n_embd", "n_layer", "n_head", "n_inner",
-    "scale_attn_weights", "use_parallel_residual", "logit_scale", "num_ln_in_parallel_attn", "ffn_hidden_size",
-    "num_kv_heads", "new_decoder_architecture", "multi_query", "parallel_attn", "num_experts", "num_local_experts",
-    "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size", "norm_topk_prob",
-    "decoder_sparse_step", "mlp_only_layers", "swiglu_alpha", "swiglu_limit",
+    "attention_out_bias", "enable_bias", "mlp_bias", "use_bias", "bias", "use_qkv_bias", "qkv_bias",
+    "sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "query_pre_attn_scalar",
+    "final_logit_softcapping", "attn_logit_softcapping", "embedding_multiplier", "logits_scaling",
+    "residual_multiplier", "attention_multiplier", "no_rope_layers", "no_rope_layer_interval", "n_embd", "n_layer",
+    "n_head", "n_inner", "scale_attn_weights", "use_parallel_residual", "logit_scale", "num_ln_in_parallel_attn",
+    "ffn_hidden_size", "num_kv_heads", "new_decoder_architecture", "multi_query", "parallel_attn", "num_experts",
+    "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size",
+    "norm_topk_prob", "decoder_sparse_step", "mlp_only_layers", "swiglu_alpha", "swiglu_limit", "ffn_dim",
+    "sliding_window_pattern", "word_embed_proj_dim", "_remove_final_layer_norm", "layer_norm_elementwise_affine",
 ))  # fmt: skip
 # Those that change no logits: how a model was trained, is kept or cut.
 _IDLE = frozenset((
     "max_position_embeddings", "original_max_position_embeddings", "n_positions", "initializer_range", "use_cache",
     "pretraining_tp", "tie_word_embeddings", "is_decoder", "reorder_and_upcast_attn", "output_router_logits",
-    "router_aux_loss_coef", "router_jitter_noise",
+    "router_aux_loss_coef", "router_jitter_noise", "init_std", "layerdrop", "dropout",
 ))  # fmt: skip
 _IDLE_ENDS, _IDLE_BEGIN = ("_dropout", "_pdrop", "_token_id"), "summary_"
 

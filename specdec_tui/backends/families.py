@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 _NAMES = ("input_layernorm", "", "post_attention_layernorm", "")
 _FOUR = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 _ONE = ("input_layernorm", "", "", "")
+_BEHIND = ("", "post_attention_layernorm", "", "post_feedforward_layernorm")
 _QKV, _OUTPUT = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), ("self_attn.o_proj",)
 _APART = (_QKV, _OUTPUT, ("mlp.gate_proj", "mlp.up_proj"), ("mlp.down_proj",))
 _JOINED = (("self_attn.qkv_proj",), _OUTPUT, ("mlp.gate_up_proj",), ("mlp.down_proj",))
+
+_HALF_JOINED = (_QKV, *_JOINED[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,9 @@ class Family:
     together; otherwise all queries lie before all keys, and these before all values.
 
     `pairs`: what is rotated together is 2i and 2i + 1, otherwise i and i + turned / 2. `rotates`: "windowed" layers
-    alone, or "all". `positions`: a table whose row for a position is added to the embedding. `sinks`: names a number
-    for each head that takes part in the softmax of its scores without a value. `score_cap`, `logit_cap`: the caps that
-    a config names are used. `beside`: modules that a text does not pass through.
+    alone, or "all". `positions`: a table whose row p + `position_offset` is added to the embedding at position p.
+    `sinks`: names a number for each head that takes part in the softmax of its scores without a value. `score_cap`,
+    `logit_cap`: the caps that a config names are used. `beside`: modules that a text does not pass through.
     """
 
     norms: tuple[str, str, str, str] = _NAMES
@@ -73,6 +76,7 @@ class Family:
     pairs: bool = False
     rotates: str = "all"
     positions: str = ""
+    position_offset: int = 0
     sinks: str = ""
     activation: str = "hidden_act"
     """The field of a config that names it."""
@@ -96,11 +100,28 @@ FAMILIES = {
     "LlamaForCausalLM": Family(),
     "MistralForCausalLM": Family(),
     "MinistralForCausalLM": Family(),
+    "SeedOssForCausalLM": Family(),
+    "ArceeForCausalLM": Family(groups=(_QKV, _OUTPUT, ("mlp.up_proj",), ("mlp.down_proj",)), gated=False),
+    "Ernie4_5ForCausalLM": Family(pairs=True),
+    "HeliumForCausalLM": Family(pairs=True),
+    "GlmForCausalLM": Family(groups=_HALF_JOINED, pairs=True),
+    "Glm4ForCausalLM": Family(
+        norms=("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"),
+        groups=_HALF_JOINED,
+        pairs=True,
+    ),
     "Qwen2ForCausalLM": Family(),
     "Qwen3ForCausalLM": Family(head_norms="head"),
     "GemmaForCausalLM": Family(norm_offset=1.0),
     "Gemma2ForCausalLM": Family(
         norms=_FOUR, norm_offset=1.0, activation="hidden_activation", score_cap=True, logit_cap=True
+    ),
+    "VaultGemmaForCausalLM": Family(
+        norms=("input_layernorm", "", "pre_feedforward_layernorm", ""),
+        norm_offset=1.0,
+        activation="hidden_activation",
+        score_cap=True,
+        logit_cap=True,
     ),
     "Gemma3ForCausalLM": replace(_GEMMA3, logit_cap=True),
     "Gemma3ForConditionalGeneration": replace(
@@ -120,11 +141,23 @@ FAMILIES = {
     ),
     "Phi3ForCausalLM": Family(groups=_JOINED),
     "OlmoForCausalLM": Family(norm="layer", epsilon=1e-5),
-    "Olmo2ForCausalLM": Family(
-        norms=("", "post_attention_layernorm", "", "post_feedforward_layernorm"), head_norms="whole"
-    ),
+    "Olmo2ForCausalLM": Family(norms=_BEHIND, head_norms="whole"),
+    "Olmo3ForCausalLM": Family(norms=_BEHIND, head_norms="whole"),
+    "Exaone4ForCausalLM": Family(norms=_BEHIND, head_norms="head"),
     "GraniteForCausalLM": Family(),
     "SmolLM3ForCausalLM": Family(),
+    "OPTForCausalLM": Family(
+        norms=("self_attn_layer_norm", "", "final_layer_norm", ""),
+        norm="layer",
+        groups=(_QKV, ("self_attn.out_proj",), ("fc1",), ("fc2",)),
+        gated=False,
+        positions="model.decoder.embed_positions",
+        position_offset=2,
+        activation="activation_function",
+        layers="model.decoder.layers",
+        embedding="model.decoder.embed_tokens",
+        last_norm="model.decoder.final_layer_norm",
+    ),
     "GPT2LMHeadModel": Family(
         norms=("ln_1", "", "ln_2", ""),
         norm="layer",
@@ -179,6 +212,8 @@ def family_of(name: str, config: PreTrainedConfig) -> Family | None:
         return replace(family, parallel=bool(config.use_parallel_residual))
     if name == "StableLmForCausalLM" and config.use_parallel_residual:
         return replace(family, parallel=True, norms=_ONE)
+    if name == "Exaone4ForCausalLM" and config.sliding_window:
+        return replace(family, rotates="windowed")
     if name == "FalconForCausalLM" and config.parallel_attn:
         two = config.new_decoder_architecture and config.num_ln_in_parallel_attn == 2
         return replace(family, parallel=True, norms=("ln_attn", "", "ln_mlp", "") if two else _ONE)

@@ -16,6 +16,7 @@ ACTIVATIONS = {
     "gelu": functional.gelu,
     "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
     "relu": functional.relu,
+    "relu2": lambda x: functional.relu(x) ** 2,
 }
 
 
@@ -33,7 +34,7 @@ class PlainPass:
         decoder, family, found = self.decoder, self.family, self.model.get_submodule
         x = found(family.embedding).weight[list(ids)] * decoder.embedding_scale
         if family.positions:
-            x = x + found(family.positions).weight[: len(ids)]
+            x = x + found(family.positions).weight[family.position_offset :][: len(ids)]
         layers = list(found(family.layers))
         assert len(layers) == len(decoder.layers)
         for module, layer in zip(layers, decoder.layers, strict=True):

@@ -56,7 +56,11 @@ def test_the_text_part_of_a_model_that_sees_is_described() -> None:
     values = {"text_config": text, "vision_config": vision | more, "mm_tokens_per_image": 4, "image_token_index": 95}
     model = made("Gemma3Config", values)
     assert type(model).__name__ == "Gemma3ForConditionalGeneration"
-    assert distance(model, decoder_of(model), logits_of(model)) < 2e-5
+    expected = logits_of(model)
+    assert distance(model, decoder_of(model), expected) < 2e-5
+    lean = LeanModel.of(model)
+    assert lean.context_length == 64
+    assert float((lean.forward(IDS, len(IDS)) - expected).abs().max() / expected.abs().max()) < 2e-5
     model.config.text_config.final_logit_softcapping = 3.0
     assert describe(model) == "its config caps logits, which its class does not"
 
@@ -194,14 +198,20 @@ def test_all_fields_that_a_config_declares_are_known(variant: str) -> None:
     assert declared - idle - described._READ - described._IDLE - set(described._ONLY) == set()
 
 
-LAYER_NORMS = {"phi", "olmo", "gpt2", "gpt_neox", "cohere", "cohere2", "starcoder2", "falcon", "stablelm"}
+LAYER_NORMS = {"phi", "olmo", "gpt2", "gpt_neox", "cohere", "cohere2", "starcoder2", "falcon", "stablelm", "opt"}
 BIASED = "it has biases beyond those of queries, keys and values"
+BEHIND = "it lacks a norm before attention or before the MLP"
 LEFT = {
     **dict.fromkeys(("llama biased", "qwen3 biased", "granite biased"), BIASED),
     **dict.fromkeys([name for name in VARIANTS if "moe" in name or name == "mixtral"], "it is a mixture of experts"),
     **{name: "it has layer norms" for name in VARIANTS if name.split()[0] in LAYER_NORMS},
     "llama relu": "its activation is relu",
-    "olmo2": "it lacks a norm before attention or before the MLP",
+    "olmo2": BEHIND,
+    "olmo3": BEHIND,
+    "exaone4": BEHIND,
+    "exaone4 open": BEHIND,
+    "seed_oss": BIASED,
+    "arcee": "its MLP has no gate",
     "olmoe": "its queries and keys are normed as a whole",
     "gpt_oss": "its attention has sinks",
 }
@@ -215,5 +225,7 @@ def test_the_cpu_pass_takes_what_it_computes_and_says_why_it_does_not_take_the_r
     assert reason == LEFT.get(variant, "")
     if not reason:
         expected = logits_of(model)
-        found = LeanModel.of(model).forward(IDS, len(IDS))
-        assert float((found - expected).abs().max() / expected.abs().max()) < 2e-5
+        lean = LeanModel.of(model)
+        checked = torch.stack(list(lean.reference(IDS[:1], [*IDS[1:], 0])))
+        for found in (lean.forward(IDS, len(IDS)), checked):
+            assert float((found - expected).abs().max() / expected.abs().max()) < 2e-5

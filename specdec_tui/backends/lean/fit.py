@@ -43,7 +43,6 @@ def why_not_lean(decoder: Decoder | str) -> str:
         "its attention and MLP read the same": family.parallel,
         "its MLP has no gate": not family.gated,
         "its queries, keys and values lie together by heads": family.grouped,
-        "its rotations turn neighbours": family.pairs,
         "its positions are learned": bool(family.positions),
         "its attention has sinks": bool(family.sinks),
         "it is a mixture of experts": any(layer.experts for layer in decoder.layers),

@@ -90,7 +90,7 @@ class LeanModel:
         decoder = describe(model)
         assert isinstance(decoder, Decoder), decoder
         rounded = model.dtype is torch.bfloat16
-        length = context_length_of(model.config)
+        length = context_length_of(model.config.get_text_config(decoder=True))
         return cls(lambda: model, decoder, of_modules(model, decoder), EXPANDED, length, rounded)
 
     @classmethod
@@ -202,7 +202,7 @@ class LeanModel:
             return
         self.weights.check()
         if self._reference is None:
-            self._reference = LeanReference(self._shell().model, self.decoder, self.weights)
+            self._reference = LeanReference(self._shell(), self.decoder, self.weights)
         text = [*prompt_ids, *ids]
         states = self._reference.hidden(torch.from_numpy(self.embed(text[:-1])))[len(prompt_ids) - 1 :]
         head = self.weights.head.natural()

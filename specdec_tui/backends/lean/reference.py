@@ -27,8 +27,10 @@ class LeanReference:
     """
 
     @torch.no_grad()
-    def __init__(self, inner: PreTrainedModel, decoder: Decoder, weights: Weights) -> None:
-        self._inner, self._decoder, self._paired = inner, decoder, weights.paired
+    def __init__(self, model: PreTrainedModel, decoder: Decoder, weights: Weights) -> None:
+        inner: Any = model.get_submodule(decoder.family.layers.rpartition(".")[0])
+        self._inner, self._decoder = inner, decoder
+        self._paired = weights.paired and not decoder.family.pairs  # not as its own layers have them
         inner.get_input_embeddings().to("meta")  # texts come embedded
         if hasattr(inner, "embedding_multiplier"):
             inner.embedding_multiplier = 1.0

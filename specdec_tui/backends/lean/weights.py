@@ -191,7 +191,7 @@ def of_modules(model: PreTrainedModel, decoder: Decoder) -> Weights:
 
     Where all of them are bfloat16 numbers they are held as such: widening is exact, and half the memory is read.
     """
-    inner, family = model.model, decoder.family
+    family = decoder.family
     kind = BF16 if all(is_bfloat16(w) for w in model.parameters() if w.dim() > 1) else F32
     size = KINDS[kind].size
     queries, keys = decoder.heads * decoder.width, decoder.key_heads * decoder.width
@@ -200,7 +200,7 @@ def of_modules(model: PreTrainedModel, decoder: Decoder) -> Weights:
         return _stored(weight, kind, room.take(len(weight), _padded(weight.shape[1]) * size))
 
     layers = []
-    for layer in inner.layers:
+    for layer in model.get_submodule(family.layers).children():
         groups = [[layer.get_submodule(name) for name in names] for names in family.groups]
         shapes = [module.weight.shape for group in groups for module in group]
         room = _room_for([(rows, _padded(columns) * size) for rows, columns in shapes])
@@ -229,9 +229,10 @@ def of_modules(model: PreTrainedModel, decoder: Decoder) -> Weights:
     held = moved(head.detach(), room)
     return Weights(
         tuple(layers),
-        (inner.norm.weight.detach().float() + family.norm_offset).numpy(),
+        (model.get_submodule(family.last_norm).weight.detach().float() + family.norm_offset).numpy(),
         held if head is table else moved(table.detach(), room),
         held,
+        family.pairs,
     )
 
 
