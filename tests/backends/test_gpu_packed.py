@@ -51,6 +51,7 @@ CASES = {
     "int8": codes("int8", 48, 600),
     "int8, groups and offsets": codes("int8", 32, 256, 128, offset=True),
     "int8, small groups": codes("int8", 32, 352, 32),
+    "int8, the smallest groups": codes("int8", 16, 176, 16),
     "fp8": codes("fp8", 32, 512, 128),
     "rows that fill no tile": codes("nf4", 37, 130, 64),
 }

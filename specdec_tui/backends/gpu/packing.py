@@ -20,7 +20,7 @@ ROWS = 16
 """Rows that lie together: the side of a tensor core's tile."""
 BYTES = 64
 """Bytes of a row's chunk, at most."""
-_LEAST = 32  # columns that may share a scale: what two steps of a tensor core take
+_LEAST = 16  # columns that may share a scale: what a step of a tensor core takes
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def joined(parts: Sequence[Codes]) -> Codes | None:
 def pack(codes: Codes, dtype: torch.dtype) -> Packed:
     """For products in half precision `dtype`. Codes must be `packable`."""
     if not packable(codes):
-        raise ValueError(f"groups of {codes.group} columns are not packed: {_LEAST}, 64, 128 … or whole rows")
+        raise ValueError(f"groups of {codes.group} columns are not packed: {_LEAST}, 32, 64 … or whole rows")
     form, half = FORMS[codes.form], str(dtype).removeprefix("torch.")
     if half not in HALVES:
         raise ValueError(f"packed weights are for {' and '.join(HALVES)}, not for {half}")
