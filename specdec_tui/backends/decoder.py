@@ -123,10 +123,10 @@ def describe(model: PreTrainedModel) -> Decoder | str:
 
 
 def _described(model: PreTrainedModel) -> Decoder:
-    name, config = type(model).__name__, model.config.get_text_config(decoder=True)
-    family = family_of(name, config)
-    if family is None:
+    if (name := type(model).__name__) not in FAMILIES:
         raise OtherError(f"{name} is no family described here")
+    config = model.config.get_text_config(decoder=True)
+    family = family_of(name, config)
     fields = fields_of(config)
     if (activation := getattr(config, family.activation)) not in _ACTIVATIONS:
         raise OtherError(f"its activation is {activation}")

@@ -203,11 +203,9 @@ FAMILIES = {
 }
 
 
-def family_of(name: str, config: PreTrainedConfig) -> Family | None:
-    """The row of a class, as its config varies it; None for a class that is not described."""
-    family = FAMILIES.get(name)
-    if family is None:
-        return None
+def family_of(name: str, config: PreTrainedConfig) -> Family:
+    """The row of a class, as its config varies it."""
+    family = FAMILIES[name]
     if name == "GPTNeoXForCausalLM":
         return replace(family, parallel=bool(config.use_parallel_residual))
     if name == "StableLmForCausalLM" and config.use_parallel_residual:

@@ -12,7 +12,7 @@ import torch
 import transformers
 from family_variants import DENSE, FALCON, GPT2, IDS, VARIANTS, WIDE, WINDOW, made
 from plain_pass import PlainPass
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from specdec_tui.backends import described_fields as described
@@ -73,6 +73,29 @@ def test_a_model_without_weights_has_the_same_description(variant: str) -> None:
     for one, other in zip(found.rotations, expected.rotations, strict=True):
         assert torch.equal(one.frequencies, other.frequencies) and one.scale == other.scale
     assert replace(found, rotations=()) == replace(expected, rotations=())
+
+
+class Packed(nn.Module):
+    """A linear layer whose weights are held as some library packs them."""
+
+    def __init__(self, plain: nn.Linear) -> None:
+        super().__init__()
+        self.in_features, self.out_features, self.bias = plain.in_features, plain.out_features, plain.bias
+        self.packed = nn.Parameter(torch.zeros(plain.weight.numel() // 2, dtype=torch.uint8), requires_grad=False)
+        self.scales = nn.Parameter(torch.ones(4))
+
+
+@pytest.mark.parametrize("variant", ["llama biased", "gemma3", "gpt_neox", "falcon grouped", "qwen2_moe"])
+def test_a_model_whose_weights_are_packed_has_the_same_description(variant: str) -> None:
+    model = made(*VARIANTS[variant])
+    expected = decoder_of(model)
+    for layer in model.get_submodule(expected.family.layers).children():
+        for name, module in list(layer.named_modules()):
+            if isinstance(module, nn.Linear):
+                layer.set_submodule(name, Packed(module))
+    found = decoder_of(model)
+    assert replace(found, rotations=()) == replace(expected, rotations=())
+    assert why_not_lean(found) == why_not_lean(expected) and not fits(model)
 
 
 def changed_layers(decoder: Decoder, **changes: Any) -> Decoder:
