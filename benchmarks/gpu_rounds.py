@@ -223,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     device = torch.device(options.device)
     if options.warm:
-        passes = {"tokens": [1, options.gamma + 1], "text": [options.prompt]}
+        passes = {"tokens": [1, options.gamma + 1], "text": [options.prompt], "forms": ["plain"]}
         warm(PUBLIC[options.shape], options.warm, argparse.Namespace(**vars(options) | passes, set=[]))
     speed = copy_bytes_per_second(device)
     pair = DialledPair(SHAPES[options.shape], options.device, getattr(torch, options.dtype))

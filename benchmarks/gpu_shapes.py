@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from gpu_forms import scale_bytes
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
@@ -340,7 +341,7 @@ def weight_bytes(model: PreTrainedModel, tokens: int) -> int:
         elif count and ".experts." in name:
             size *= expected_experts(count, config.num_experts_per_tok, tokens) / count
         total += size
-    return round(total)
+    return round(total) + scale_bytes(model)
 
 
 def expected_experts(count: int, chosen: int, tokens: int) -> float:
@@ -365,18 +366,18 @@ def key_shapes(model: TransformersModel) -> list[tuple[int, int, int]]:
 Forward = Callable[[Sequence[int], int, RewindableCache], torch.Tensor]
 
 
-def filling(model: TransformersModel, dtype: torch.dtype) -> Forward:
+def filling(model: TransformersModel, drawn: torch.dtype, dtype: torch.dtype) -> Forward:
     """In the place of the model's own forward: random keys and values, the same at every call, and no logits.
 
-    They are numbers of the model's dtype, held in `dtype`.
+    They are numbers of the dtype `drawn`, held in `dtype`.
     """
     shapes, device = key_shapes(model), model.device
 
     def forward(ids: Sequence[int], keep: int, cache: RewindableCache) -> torch.Tensor:
         source = torch.Generator(device).manual_seed(cache.get_seq_length())
         for index, (heads, *widths) in enumerate(shapes):
-            drawn = [torch.empty(1, heads, len(ids), width, device=device, dtype=model.dtype) for width in widths]
-            keys, values = (states.normal_(generator=source).to(dtype) for states in drawn)
+            empty = [torch.empty(1, heads, len(ids), width, device=device, dtype=drawn) for width in widths]
+            keys, values = (states.normal_(generator=source).to(dtype) for states in empty)
             cache.update(keys, values, index)
         return torch.zeros(keep, model.vocab_size, device=device)
 

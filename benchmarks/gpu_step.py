@@ -10,7 +10,8 @@ mixture the experts that are chosen, of keys and values what the layers see) at 
 in the same run. "off by" is the root mean square distance of a block's logits from those of the same weights in
 float32; "alone": whether a token by itself has the logits, bit for bit, that it has in the block. "MB beyond" is what
 the way takes of the GPU's memory beyond the loaded model: graphs, work space, keys and values. Bars are told under the
-table; those of shares were asked of an H200.
+table; those of shares were asked of an H200. `--forms plain,int8,int4`: the same shape also with weights that
+bitsandbytes quantized; transformers' layers then compute with the same numbers expanded, to which "off by" is told.
 
 `--fill` puts random numbers in the place of a text's keys and values, so that a long text costs no prefill. `--warm N`
 compiles the kernels of all shapes in N processes first: Triton keeps them. `--set MODULE.NAME=VALUE` tries another
@@ -23,6 +24,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import itertools
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
@@ -39,6 +41,7 @@ prepare_threads()
 import torch  # noqa: E402
 from dialled_pair import listed, whole  # noqa: E402
 from gpu import SERIES, captured_rounds, copy_bytes_per_second, environment  # noqa: E402
+from gpu_forms import FORMS, narrow, quantize  # noqa: E402
 from gpu_shapes import MODELS, SETS, build, filling, reads, weight_bytes, widened  # noqa: E402
 from gpu_step_report import Steps, judged, summary, table  # noqa: E402
 
@@ -66,22 +69,21 @@ def opener(model: TransformersModel, way: str, forward: Prefill) -> OpenStatic |
 
 
 class Text:
-    """Some tokens held, and a block of `most` behind them. `fill`: random keys and values stand for those held."""
+    """Some tokens held, and a block of `most` behind them, with its logits `exact` [most, vocab_size] in float32.
 
-    def __init__(self, model: TransformersModel, held: int, most: int, fill: bool) -> None:
+    These are of transformers' layers. `forward` reads the tokens held in their place where it is given.
+    """
+
+    def __init__(self, model: TransformersModel, held: int, most: int, forward: Prefill | None = None) -> None:
         self.held, self.most, self.capacity = held, most, bucket(held + ROOM + SPARE)
         ids = [(37 * i + 5) % model.vocab_size for i in range(held + most)]
         self.ids = torch.tensor(ids, device=model.device)
         self.begin = torch.tensor([held], device=model.device)
-        self.exact = self._exact(model, ids, filling(model, torch.float32) if fill else model.forward)
-
-    def _exact(self, model: TransformersModel, ids: list[int], forward: Prefill) -> torch.Tensor:
-        """Logits [most, vocab_size] behind each token of the block, of transformers' layers in float32."""
-        cache = RewindableCache(len(ids))
+        cache, read = RewindableCache(len(ids)), forward or model.forward
         with widened(model.model):
-            for begin in range(0, self.held, PREFILL_CHUNK):
-                forward(ids[begin : min(self.held, begin + PREFILL_CHUNK)], 1, cache)
-            return model.forward(ids[self.held :], self.most, cache)
+            for begin in range(0, held, PREFILL_CHUNK):
+                read(ids[begin : min(held, begin + PREFILL_CHUNK)], 1, cache)
+            self.exact = model.forward(ids[held:], most, cache)
 
     def open(self, open_static: OpenStatic) -> StaticSequence:
         sequence = open_static(self.capacity)
@@ -148,26 +150,38 @@ class Bench:
         self._device, self._dtype = torch.device(options.device), getattr(torch, options.dtype)
         self._programs = captured_rounds(self._device)
 
-    def shape(self, name: str) -> None:
+    def form(self, name: str, form: str) -> None:
+        """A shape in a form. Where it is quantized, transformers' layers compute with the same numbers, expanded."""
         options, most = self._options, max(self._options.tokens)
-        model = TransformersModel(build(name, self._device, self._dtype))
-        limit = model.context_length or max(options.text) + most
-        texts = [Text(model, held, most, options.fill) for held in options.text if held + most <= limit]
-        forward = filling(model, self._dtype) if options.fill else model.forward
+        network = build(name, self._device, self._dtype)
+        twin = network
+        if form != "plain":
+            twin = build(name, self._device, self._dtype)
+            quantize(network, form, twin)
+        dense = TransformersModel(twin)
+        limit = dense.context_length or max(options.text) + most
+        exact = filling(dense, self._dtype, torch.float32) if options.fill else None
+        texts = [Text(dense, held, most, exact) for held in options.text if held + most <= limit]
+        narrow(twin, self._dtype)
+        models = {"transformers": dense, "ours": dense if twin is network else TransformersModel(network)}
         for way in options.ways:
-            before = taken(self._device)
-            try:
-                open_static = opener(model, way, forward)
-                for text in texts if open_static else ():
-                    row = self._row(model, text, open_static)
-                    now = row.pop("taken")
-                    place = {"shape": name, "text": text.held, "way": way}
-                    self._steps.add("rows", place | row | {"beyond": None if now is None else now - before})
-            except Exception as error:  # one way must not cost the others their time on the device
-                self._steps.add("failed", {"shape": name, "way": way, "why": f"{type(error).__name__}: {error}"[:400]})
-            if not open_static:
-                self._steps.add("failed", {"shape": name, "way": way, "why": "does not fit"})
-            open_static = None
+            self._way({"shape": name, "form": form, "way": way}, models[way], texts)
+
+    def _way(self, place: dict[str, Any], model: TransformersModel, texts: Sequence[Text]) -> None:
+        before = taken(self._device)
+        forward = filling(model, self._dtype, self._dtype) if self._options.fill else model.forward
+        try:
+            open_static = opener(model, place["way"], forward)
+            if open_static is None:
+                self._steps.add("failed", place | {"why": "does not fit"})
+                return
+            for text in texts:
+                row = self._row(model, text, open_static)
+                now = row.pop("taken")
+                beyond = None if now is None or before is None else now - before
+                self._steps.add("rows", place | {"text": text.held} | row | {"beyond": beyond})
+        except Exception as error:  # one way must not cost the others their time on the device
+            self._steps.add("failed", place | {"why": f"{type(error).__name__}: {error}"[:400]})
 
     def _row(self, model: TransformersModel, text: Text, open_static: OpenStatic) -> dict[str, Any]:
         options = self._options
@@ -206,7 +220,8 @@ def warm(shapes: Sequence[str], processes: int, options: argparse.Namespace) -> 
     begin = time.perf_counter()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        works = {pool.submit(compiled, name, n, options): f"{name}, {n}" for name in shapes for n in options.tokens}
+        kinds = itertools.product(shapes, options.forms, options.tokens)
+        works = {pool.submit(compiled, *kind, options): ", ".join(map(str, kind)) for kind in kinds}
         for work in as_completed(works):
             error = work.exception()
             told = f"{type(error).__name__}: {error}"[:200] if error else f"{work.result():.1f} s"
@@ -214,13 +229,16 @@ def warm(shapes: Sequence[str], processes: int, options: argparse.Namespace) -> 
     print(f"compiled all in {time.perf_counter() - begin:.1f} s", flush=True)
 
 
-def compiled(name: str, tokens: int, options: argparse.Namespace) -> float:
+def compiled(name: str, form: str, tokens: int, options: argparse.Namespace) -> float:
     """Seconds to run a pass over `tokens` behind each text, over as few of a shape's layers as have all kernels."""
     begin = time.perf_counter()
     for setting in options.set:
         put(*setting)
-    device = torch.device(options.device)
-    model = TransformersModel(build(name, device, getattr(torch, options.dtype), MODELS[name].kinds))
+    device, dtype, layers = torch.device(options.device), getattr(torch, options.dtype), MODELS[name].kinds
+    network = build(name, device, dtype, layers)
+    if form != "plain":
+        quantize(network, form, build(name, device, dtype, layers))
+    model = TransformersModel(network)
     open_static = opener(model, "ours", model.forward)
     limit = model.context_length or max(options.text)
     for held in (held for held in options.text if open_static and held < limit):
@@ -262,10 +280,17 @@ def way_of(text: str) -> str:
     return text
 
 
+def form_of(text: str) -> str:
+    if text not in FORMS:
+        raise argparse.ArgumentTypeError(f"'{text}' is not valid: give some of {', '.join(FORMS)}")
+    return text
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     cuda = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", type=shapes_of, default=list(SETS["dense" if cuda else "tiny"]))
+    parser.add_argument("--forms", type=listed(form_of), default=["plain"], help=",".join(FORMS))
     parser.add_argument("--ways", type=listed(way_of), default=list(WAYS), help=",".join(WAYS))
     parser.add_argument("--tokens", type=listed(whole(1)), default=[1, 4], help="numbers of tokens of a pass")
     parser.add_argument("--text", type=listed(whole(1)), default=[128], help="tokens held before the pass")
@@ -288,14 +313,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     steps = Steps(options.json, environment(device) | {"copy_bytes_per_second": speed})
     print(f"copy {speed / 1e9:.0f} GB/s", flush=True)
     bench = Bench(options, steps, speed)
-    for name in options.shapes:
+    for name, form in itertools.product(options.shapes, options.forms):
+        place = {"shape": name, "form": form, "way": ""}
         if time.monotonic() > deadline:
-            steps.add("failed", {"shape": name, "way": "", "why": "no time left"})
+            steps.add("failed", place | {"why": "no time left"})
             continue
         try:
-            bench.shape(name)
+            bench.form(name, form)
         except Exception as error:  # nor one shape the others
-            steps.add("failed", {"shape": name, "way": "", "why": f"{type(error).__name__}: {error}"[:400]})
+            steps.add("failed", place | {"why": f"{type(error).__name__}: {error}"[:400]})
         taken(device)
     print(f"\n{table(steps.rows)}\n{summary(judged(steps.rows))}")
     return 0

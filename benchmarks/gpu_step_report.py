@@ -14,6 +14,8 @@ FOUR_OVER_ONE = 1.04
 """What a pass over the most tokens may take over one, in passes over one."""
 LONG_TEXT = 0.85
 """What the share of the floor may fall to behind a long text, in shares behind the shortest."""
+FASTER = {"int8": 1.3, "int4": 2.0}
+"""How many times as fast as the plain form's a pass over the fewest tokens should be."""
 NO_WORSE = 1.05
 """Distances to float32 up to this many times transformers' are called equal: they are of few rows."""
 
@@ -21,7 +23,7 @@ Row = dict[str, Any]
 
 
 class Steps:
-    """Rows of figures, one for a shape, a text and a way; `FILE` holds them after each."""
+    """Rows of figures, one for a shape, a form, a text and a way; `FILE` holds them after each."""
 
     def __init__(self, path: Path | None, environment: dict[str, Any]) -> None:
         self._path = path
@@ -44,8 +46,12 @@ def _short(value: object) -> str:
 
 def share(row: Row) -> float:
     """The part of a pass over the fewest tokens that its floor takes; above 1 the floor is wrong, or the clock is."""
-    tokens = min(row["seconds"], key=int)
-    return float(row["floor"][tokens] / row["seconds"][tokens])
+    return float(row["floor"][min(row["floor"], key=int)]) / _fewest(row)
+
+
+def _fewest(row: Row) -> float:
+    """Seconds of a pass over the fewest tokens."""
+    return float(row["seconds"][min(row["seconds"], key=int)])
 
 
 def growth(row: Row) -> float | None:
@@ -70,16 +76,21 @@ def judged(rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         if row["way"] != "ours":
             continue
-        name, text = row["shape"], row["text"]
-        shape, place = MODELS[name], {"shape": name, "text": text}
+        name, text, form = row["shape"], row["text"], row["form"]
+        shape, place = MODELS[name], {"shape": name, "form": form, "text": text}
         if text == shortest:
-            told = verdict(share(row), shape.needed, shape.goal)
-            if shape.needed or told == "impossible":
-                bars.append({**place, "bar": "share", "is": share(row), "needed": shape.needed, "verdict": told})
+            needed, goal = (shape.needed, shape.goal) if form == "plain" else (0.0, 0.0)
+            told = verdict(share(row), needed, goal)
+            if needed or told == "impossible":
+                bars.append({**place, "bar": "share", "is": share(row), "needed": needed, "verdict": told})
         elif base := _same(rows, row, text=shortest):
             held = share(row) / share(base)
             told = "impossible" if share(row) > 1 else "met" if held >= LONG_TEXT else "not met"
             bars.append({**place, "bar": "share of the shortest's", "is": held, "needed": LONG_TEXT, "verdict": told})
+        if form in FASTER and (plain := _same(rows, row, form="plain")):
+            times, needed = _fewest(plain) / _fewest(row), FASTER[form]
+            told = "met" if times >= needed else "not met"
+            bars.append({**place, "bar": "times as fast as plain", "is": times, "needed": needed, "verdict": told})
         if (grown := growth(row)) is not None and "experts" not in str(shape.config):
             told = "met" if grown <= FOUR_OVER_ONE else "not met"
             bars.append({**place, "bar": "most over fewest", "is": grown, "needed": FOUR_OVER_ONE, "verdict": told})
@@ -94,7 +105,7 @@ def judged(rows: Sequence[Row]) -> list[Row]:
 
 def _same(rows: Sequence[Row], row: Row, **other: Any) -> Row | None:
     """The row that is like one but for what is given."""
-    wanted = {name: row[name] for name in ("shape", "text", "way")} | other
+    wanted = {name: row[name] for name in ("shape", "form", "text", "way")} | other
     return next((found for found in rows if all(found[name] == value for name, value in wanted.items())), None)
 
 
@@ -103,13 +114,14 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         shape = MODELS[row["shape"]]
         theirs = _same(rows, row, way="transformers")
-        line: Row = {"shape": row["shape"], "text": row["text"], "way": row["way"]}
+        line: Row = {name: row[name] for name in ("shape", "form", "text", "way")}
         line |= {"GB": row["bytes"] / 1e9, "floor ms": 1000 * row["floor"][min(row["floor"], key=int)]}
         line |= {f"{tokens}: ms": f"{1000 * seconds:.3f}" for tokens, seconds in row["seconds"].items()}
         found = share(row)
         line["share"] = f"{found:.1%}" + (" IMPOSSIBLE" if found > 1 else "")
-        line["before"] = None if shape.before is None or row["way"] != "ours" else f"{shape.before:.0%}"
-        asked = row["way"] == "ours" and shape.needed
+        own = row["way"] == "ours" and row["form"] == "plain"
+        line["before"] = f"{shape.before:.0%}" if own and shape.before is not None else None
+        asked = own and shape.needed
         line["needed (goal)"] = f"{shape.needed:.0%}" + f" ({shape.goal:.0%})" * bool(shape.goal) if asked else None
         grown = growth(row)
         line["most/fewest"] = None if grown is None else f"{grown:.3f}"
@@ -131,8 +143,7 @@ def summary(bars: Sequence[Row]) -> str:
         lines.append(
             f"{kind}: {len(of_kind) - len(missed)} of {len(of_kind)} met" + f", {goals} at their goal" * bool(goals)
         )
-        lines += [
-            f"  {bar['verdict'].upper()}: {bar['shape']}, text {bar['text']}: {_short(bar['is'])} for {bar['needed']}"
-            for bar in missed
-        ]
+        for bar in missed:
+            place = f"{bar['shape']} {bar['form']}, text {bar['text']}"
+            lines.append(f"  {bar['verdict'].upper()}: {place}: {_short(bar['is'])} for {bar['needed']}")
     return "\n".join(lines)

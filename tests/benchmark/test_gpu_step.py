@@ -9,6 +9,7 @@ from typing import Any
 import gpu_step
 import pytest
 import torch
+from gpu_forms import quantize
 from gpu_shapes import (
     DENSE,
     MODELS,
@@ -147,7 +148,7 @@ def test_filled_texts_have_the_same_numbers_in_both_dtypes() -> None:
     model = tiny("tiny-llama", torch.bfloat16)
     narrow, wide = RewindableCache(), RewindableCache()
     for cache, dtype in ((narrow, torch.bfloat16), (wide, torch.float32)):
-        forward = filling(model, dtype)
+        forward = filling(model, torch.bfloat16, dtype)
         assert forward([1] * 5, 1, cache).shape == (1, 512)
         forward([1] * 3, 1, cache)
     for one, other in zip(narrow.layers, wide.layers, strict=True):
@@ -159,6 +160,7 @@ def test_filled_texts_have_the_same_numbers_in_both_dtypes() -> None:
 def row(shape: str = "llama-3.2-1b", text: int = 128, way: str = "ours", **other: Any) -> dict[str, Any]:
     return {
         "shape": shape,
+        "form": "plain",
         "text": text,
         "way": way,
         "bytes": 10**9,
@@ -189,7 +191,7 @@ def test_a_share_is_judged_by_what_its_shape_needs(floor: float, told: str) -> N
 def test_a_share_above_1_is_told_also_where_nothing_is_asked() -> None:
     assert "share" not in verdicts(row("qwen2.5-7b"))
     found = row("qwen2.5-7b", floor={"1": 0.002, "4": 0.002})
-    assert verdicts(found)["share"] == "impossible" and "IMPOSSIBLE: qwen2.5-7b" in summary(judged([found]))
+    assert verdicts(found)["share"] == "impossible" and "IMPOSSIBLE: qwen2.5-7b plain" in summary(judged([found]))
 
 
 def test_more_tokens_other_numbers_and_a_larger_distance_are_judged() -> None:
@@ -212,6 +214,33 @@ def test_a_long_text_is_judged_by_the_share_of_the_shortest() -> None:
     assert verdicts(row(), row(text=4096, seconds=bad))["share of the shortest's"] == "not met"
 
 
+@pytest.mark.parametrize(("form", "needed"), [("int8", 1.3), ("int4", 2.0)])
+def test_a_quantized_form_is_judged_by_the_plain_one(form: str, needed: float) -> None:
+    good, bad = ({"1": 0.001 / times, "4": 0.001 / times} for times in (needed + 0.01, needed - 0.01))
+    told = verdicts(row(), row(form=form, seconds=good))
+    assert told["times as fast as plain"] == "met"
+    assert verdicts(row(), row(form=form, seconds=bad))["times as fast as plain"] == "not met"
+    assert "share" not in verdicts(row(form=form))
+
+
+@pytest.mark.parametrize("form", ["int8", "int4"])
+def test_the_twin_of_a_quantized_model_has_its_numbers(form: str) -> None:
+    pytest.importorskip("bitsandbytes")
+    model, twin, plain = (build("tiny-llama", CPU, torch.float32) for _ in range(3))
+    quantize(model, form, twin)
+    ids = torch.tensor([[5, 42, 79, 116]])
+    with torch.no_grad():
+        found, expected, before = (network(ids).logits for network in (model, twin, plain))
+    off, moved = (float((logits - expected).abs().max()) for logits in (found, before))
+    # In 8 bits the library rounds what goes into a product too.
+    assert off < (0.5 if form == "int8" else 1e-3) * moved
+    assert TransformersModel(model).dtype is torch.int8
+    numbers = 2 * (ATTENTION + 3 * 64 * 128)
+    rows = 2 * (64 + 2 * 32 + 64 + 2 * 128 + 64)
+    others = 4 * (2 * 2 * 64 + 64 + 512 * 64 + 64)
+    assert weight_bytes(model, 1) == others + (numbers + 4 * rows if form == "int8" else numbers // 2 + numbers // 16)
+
+
 def measured(tmp_path: Path, *more: str) -> dict[str, Any]:
     file = tmp_path / "steps.json"
     assert main(["--device", "cpu", "--dtype", "float32", "--json", str(file), *more]) == 0
@@ -230,7 +259,16 @@ def test_each_shape_and_text_has_a_row(
     ]
     assert all(r["off"] < 1e-4 and r["seconds"].keys() == {"1", "3"} for r in data["rows"])
     assert [f["why"] for f in data["failed"]] == ["does not fit"] * 2
-    assert "| tiny-gemma3 | 300 | transformers |" in capsys.readouterr().out
+    assert "| tiny-gemma3 | plain | 300 | transformers |" in capsys.readouterr().out
+
+
+def test_a_quantized_form_has_rows_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("bitsandbytes")
+    monkeypatch.setattr(gpu_step, "SERIES_SECONDS", 0.0)
+    data = measured(tmp_path, "--shapes", "tiny-llama", "--forms", "int4", "--text", "8")
+    assert [(r["form"], r["way"]) for r in data["rows"]] == [("int4", "transformers")]
+    assert data["rows"][0]["off"] < 1e-4
+    assert [(f["form"], f["why"]) for f in data["failed"]] == [("int4", "does not fit")]
 
 
 def test_a_way_that_computes_something_else_is_told(
@@ -247,7 +285,7 @@ def test_a_way_that_computes_something_else_is_told(
     monkeypatch.setattr(gpu_step, "opener", wrong)
     monkeypatch.setattr(gpu_step, "SERIES_SECONDS", 0.0)
     measured(tmp_path, "--shapes", "tiny-llama", "--text", "8")
-    assert "NOT MET: tiny-llama, text 8" in capsys.readouterr().out.partition("off, of theirs")[2]
+    assert "NOT MET: tiny-llama plain, text 8" in capsys.readouterr().out.partition("off, of theirs")[2]
 
 
 def test_what_fails_costs_the_others_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +300,7 @@ def test_what_fails_costs_the_others_nothing(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(gpu_step, "SERIES_SECONDS", 0.0)
     data = measured(tmp_path, "--shapes", "tiny-llama,tiny-gpt2", "--text", "8", "--ways", "transformers")
     assert [r["shape"] for r in data["rows"]] == ["tiny-gpt2"]
-    assert data["failed"] == [{"shape": "tiny-llama", "way": "", "why": "RuntimeError: no memory"}]
+    assert data["failed"] == [{"shape": "tiny-llama", "form": "plain", "way": "", "why": "RuntimeError: no memory"}]
 
 
 def test_without_time_every_shape_is_named(tmp_path: Path) -> None:
@@ -272,7 +310,7 @@ def test_without_time_every_shape_is_named(tmp_path: Path) -> None:
 
 def test_the_kernels_of_a_shape_can_be_compiled_ahead() -> None:
     options = Namespace(set=[], device="cpu", dtype="float16", text=[8])
-    assert gpu_step.compiled("tiny-llama", 2, options) > 0
+    assert gpu_step.compiled("tiny-llama", "plain", 2, options) > 0
 
 
 @pytest.mark.parametrize(
@@ -281,6 +319,7 @@ def test_the_kernels_of_a_shape_can_be_compiled_ahead() -> None:
         (("--set", "gpu_model._NONE=3"), "'gpu_model._NONE=3' is not valid"),
         (("--set", "nothing=3"), "'nothing=3' is not valid"),
         (("--shapes", "tiny,mini"), "'mini' is not valid: give some of dense,"),
+        (("--forms", "int2"), "'int2' is not valid: give some of plain, int8, int4"),
         (("--ways", "yours"), "'yours' is not valid: give some of transformers, ours"),
     ],
 )
