@@ -298,7 +298,7 @@ def test_a_state_beside_the_cache_is_found_and_the_text_recomputed(
     save_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model whose config speaks of attention alone, and which adds up what it has read."""
-    module = transformers.models.gemma.modeling_gemma.GemmaModel
+    module = transformers.models.gpt_neox.modeling_gpt_neox.GPTNeoXModel
     forward = module.forward
 
     def remembering(self: Any, input_ids: torch.Tensor, **given: Any) -> Any:
@@ -311,7 +311,7 @@ def test_a_state_beside_the_cache_is_found_and_the_text_recomputed(
         return found
 
     monkeypatch.setattr(module, "forward", remembering)
-    folder = save_model("target", "gemma")
+    folder = save_model("target", "gpt_neox")
     settings = Settings(strategies=("target", "speculative"), max_new_tokens=24, gamma=3, ignore_eos=True)
 
     def outcome() -> tuple[bool, list[LosslessStatus]]:
