@@ -146,3 +146,29 @@ def test_codes_that_are_taken_in_a_wrong_order_are_found() -> None:
     assert (product(x, swapped).double() - expected).abs().max() > 0.1
     halved = replace(matrix, scales=matrix.scales.roll(1, 1))
     assert (product(x, halved).double() - expected).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_a_norm_is_found_behind_the_product_and_prepared_for_the_next(tokens: int, dtype: torch.dtype) -> None:
+    held = CASES["nf4"]
+    rows, columns = held.shape
+    matrix, plain = pack(held, dtype), plain_weights(held).double()
+    stream, weight, after = (some(tokens, columns, dtype), some(1, columns, dtype)[0], some(1, rows, dtype)[0])
+    x = (stream.float() * weight.float()).to(dtype)
+    y, z = some(tokens, rows, dtype), torch.zeros(tokens, rows, dtype=dtype, device=DEVICE)
+    spread = (stream.double().square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+    expected = y.double() + (x.double() @ plain.T) * spread
+    normed = packed_launch.Normed(stream, 1e-5)
+    packed_launch.product(x, matrix, y, normed=normed, added=True, follow=packed_launch.Follow(after, z, offset=1.0))
+    bound = 4 * torch.finfo(dtype).eps * expected.abs().max()
+    assert ((y.double() - expected).abs() <= bound).all()
+    assert torch.equal(z, (y.float() * (after.float() + 1.0)).to(dtype))
+    both = replace(held, codes=held.codes.repeat(2, 1), scales=held.scales.repeat(2, 1))
+    gated = torch.zeros(tokens, rows, dtype=torch.float32, device=DEVICE)
+    packed_launch.gated_product(x, pack(both, dtype), gated, "relu", normed=normed)
+    sums = (x.double() @ plain.T) * spread
+    assert ((gated - sums.relu() * sums).abs() <= 0.01 * (sums * sums).max()).all()
+    capped = torch.zeros(tokens, rows, dtype=torch.float32, device=DEVICE)
+    packed_launch.product(x, matrix, capped, normed=normed, cap=3.0)
+    assert ((capped - 3 * torch.tanh(sums / 3)).abs() <= 0.02).all()

@@ -27,7 +27,7 @@ _LINE = tl.constexpr(128)  # bytes of a cache line
 
 @triton.jit
 def _ask_for(place: tl.tensor, size: tl.constexpr, ahead: tl.constexpr) -> None:
-    """Bring the first `ahead` of `size` bytes into the cache, without waiting for them."""
+    """Bring the first `ahead` of `size` bytes into the cache, without waiting for them. `ahead`: a power of two."""
     line = tl.arange(0, ahead // _LINE) * _LINE
     at = place.to(tl.pointer_type(tl.uint8), bitcast=True) + tl.minimum(line, size - 1)
     tl.inline_asm_elementwise(
@@ -184,8 +184,47 @@ def activated(x: tl.tensor, activation: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
+def capped(x: tl.tensor, cap: tl.constexpr) -> tl.tensor:
+    """cap · tanh(x / cap); 0 leaves it alone."""
+    if cap > 0:
+        x = cap * (2.0 * tl.sigmoid(x * (2.0 / cap)) - 1.0)
+    return x
+
+
+@triton.jit
+def _row_of(
+    stream: tl.tensor, token: tl.tensor, tokens: tl.constexpr, columns: tl.constexpr, power_columns: tl.constexpr
+) -> tl.tensor:
+    column = tl.arange(0, power_columns)
+    return tl.load(stream + token * columns + column, mask=(column < columns) & (token < tokens), other=0.0)
+
+
+@triton.jit
+def _spread(
+    stream: tl.tensor,
+    held: tl.tensor,
+    tokens: tl.constexpr,
+    columns: tl.constexpr,
+    epsilon: tl.constexpr,
+    tile_tokens: tl.constexpr,
+    power_columns: tl.constexpr,
+) -> tl.tensor:
+    """What an RMS norm multiplies each token of stream [tokens, columns] by: [1, tile_tokens] float32. `held`: the row
+    of the first of them."""
+    token = tl.arange(0, tile_tokens)
+    squares = tl.zeros((tile_tokens,), tl.float32)
+    for one in tl.static_range(min(tokens, tile_tokens)):
+        if one > 0:
+            held = _row_of(stream, tl.program_id(1) * tile_tokens + one, tokens, columns, power_columns)
+        wide = held.to(tl.float32)
+        squares = tl.where(token == one, tl.sum(wide * wide, 0), squares)
+    return tl.rsqrt(squares / columns + epsilon)[None, :]
+
+
+@triton.jit
 def packed_product(
     x: tl.tensor,
+    stream: tl.tensor,
     weight: tl.tensor,
     scales: tl.tensor,
     offsets: tl.tensor,
@@ -193,6 +232,8 @@ def packed_product(
     places: tl.tensor,
     bias: tl.tensor,
     y: tl.tensor,
+    norm: tl.tensor,
+    z: tl.tensor,
     tokens: tl.constexpr,
     rows: tl.constexpr,
     columns: tl.constexpr,
@@ -203,21 +244,29 @@ def packed_product(
     straight: tl.constexpr,
     width: tl.constexpr,
     asm: tl.constexpr,
+    normed: tl.constexpr,
+    epsilon: tl.constexpr,
+    norm_offset: tl.constexpr,
     biased: tl.constexpr,
     activation: tl.constexpr,
     scale: tl.constexpr,
+    cap: tl.constexpr,
     added: tl.constexpr,
+    followed: tl.constexpr,
     tile_tokens: tl.constexpr,
     tile_rows: tl.constexpr,
     warps: tl.constexpr,
     stages: tl.constexpr,
     ahead: tl.constexpr,
+    power_columns: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
-    """y [tokens, rows] = scale · activation(x @ weights.T + bias), or `added` to what y holds.
+    """y [tokens, rows] = cap(scale · activation(x @ weights.T + bias)), or `added` to what y holds.
 
-    x [tokens, columns], `gathered`: its columns come in the order `places` int32 [columns]. One program for
-    `tile_rows` rows, a multiple of ROWS that tiles fill, and `tile_tokens` tokens.
+    x [tokens, columns], `gathered`: its columns come in the order `places` int32 [columns]. `normed`: x is `stream`
+    [tokens, columns] times the weights of its RMS norm, whose factor is found here and comes behind the product.
+    `followed`: z [tokens, rows] = y times the weights `norm` of its own. One program for `tile_rows` rows, a multiple
+    of ROWS that tiles fill, and `tile_tokens` tokens.
     """
     chunk: tl.constexpr = planes * width
     chunks: tl.constexpr = (columns + chunk - 1) // chunk
@@ -231,11 +280,16 @@ def packed_product(
     row = tile * ROWS + tl.arange(0, tile_rows)[:, None]
     token = tl.program_id(1) * tile_tokens + tl.arange(0, tile_tokens)[None, :]
     place, inside = token * rows + row, (token < tokens) & (row < rows)
-    held, own_bias = 0.0, 0.0  # asked for before the product: what comes behind it waits for neither
+    # Asked for before the product, so that what comes behind it need not wait.
+    before, shift, factor, held = 0.0, 0.0, 0.0, 0.0
+    if normed:
+        held = _row_of(stream, tl.program_id(1) * tile_tokens, tokens, columns, power_columns)
     if added:
-        held = tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
+        before = tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
     if biased:
-        own_bias = tl.load(bias + row, mask=row < rows, other=0.0).to(tl.float32)
+        shift = tl.load(bias + row, mask=row < rows, other=0.0).to(tl.float32)
+    if followed:
+        factor = tl.load(norm + row, mask=row < rows, other=0.0).to(tl.float32) + norm_offset
     warp, column = tl.arange(0, warps), tl.arange(0, width)[None, :, None]
     total = tl.zeros((warps, tile_rows, tile_tokens), tl.float32)
     for step in tl.range(0, steps, num_stages=stages):
@@ -251,13 +305,19 @@ def packed_product(
         at = now[:, None] * chunk
         total = _added(total, one, two, first, second, scales, offsets, tile, at, columns, group, offset, planes, width)
     result = _row_sums(total, scales, tile, columns, group, offset)
-    result = activated(result + own_bias, activation) * scale + held
-    tl.store(y + place, result.to(y.dtype.element_ty), mask=inside)
+    if normed:
+        result = result * _spread(stream, held, tokens, columns, epsilon, tile_tokens, power_columns)
+    result = capped(activated(result + shift, activation) * scale, cap) + before
+    rounded = result.to(y.dtype.element_ty)
+    tl.store(y + place, rounded, mask=inside)
+    if followed:
+        tl.store(z + place, (rounded.to(tl.float32) * factor).to(z.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def packed_gated_product(
     x: tl.tensor,
+    stream: tl.tensor,
     weight: tl.tensor,
     scales: tl.tensor,
     offsets: tl.tensor,
@@ -275,6 +335,8 @@ def packed_gated_product(
     straight: tl.constexpr,
     width: tl.constexpr,
     asm: tl.constexpr,
+    normed: tl.constexpr,
+    epsilon: tl.constexpr,
     biased: tl.constexpr,
     activation: tl.constexpr,
     tile_tokens: tl.constexpr,
@@ -282,11 +344,12 @@ def packed_gated_product(
     warps: tl.constexpr,
     stages: tl.constexpr,
     ahead: tl.constexpr,
+    power_columns: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
     """y [tokens, rows] = activation(x @ gate.T) · (x @ up.T); weights [2 · rows, columns] hold gate, then up.
 
-    `rows` is a multiple of ROWS; bias [2 · rows]; the rest as in `packed_product`.
+    `rows` is a multiple of ROWS; bias [2 · rows]; all else as in `packed_product`.
     """
     chunk: tl.constexpr = planes * width
     chunks: tl.constexpr = (columns + chunk - 1) // chunk
@@ -300,6 +363,9 @@ def packed_gated_product(
         _ask_for(weight + tile.to(tl.int64) * size, chunks * tile_rows * width, ahead)
         _ask_for(weight + other.to(tl.int64) * size, chunks * tile_rows * width, ahead)
         gdc_wait()
+    held = 0.0
+    if normed:
+        held = _row_of(stream, tl.program_id(1) * tile_tokens, tokens, columns, power_columns)
     warp, column = tl.arange(0, warps), tl.arange(0, width)[None, :, None]
     token = tl.program_id(1) * tile_tokens + tl.arange(0, tile_tokens)[None, None, :]
     gate = tl.zeros((warps, tile_rows, tile_tokens), tl.float32)
@@ -322,6 +388,9 @@ def packed_gated_product(
         up = _added(up, three, four, first, second, scales, offsets, other, at, columns, group, offset, planes, width)
     gated = _row_sums(gate, scales, tile, columns, group, offset)
     result = _row_sums(up, scales, other, columns, group, offset)
+    if normed:
+        spread = _spread(stream, held, tokens, columns, epsilon, tile_tokens, power_columns)
+        gated, result = gated * spread, result * spread
     row = tile * ROWS + tl.arange(0, tile_rows)[:, None]
     token = tl.program_id(1) * tile_tokens + tl.arange(0, tile_tokens)[None, :]
     if biased:

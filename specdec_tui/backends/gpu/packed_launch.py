@@ -12,7 +12,7 @@ from torch import Tensor
 
 from specdec_tui.backends.gpu import packed, unpacked
 from specdec_tui.backends.gpu.codes import FORMS, STRAIGHT, conversion
-from specdec_tui.backends.gpu.packing import BYTES, ROWS, Packed
+from specdec_tui.backends.gpu.packing import BYTES, ROWS, Packed, power
 
 MOST_TOKENS = 16  # of a program; more are several programs, which find the weights in the cache
 
@@ -34,11 +34,28 @@ def converts(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def _arguments(x: Tensor, matrix: Packed, bias: Tensor | None, y: Tensor) -> tuple[Any, ...]:
+@dataclass(frozen=True, slots=True)
+class Normed:
+    """`stream` [tokens, columns], whose RMS norm is meant by an x that is it times the norm's weights."""
+
+    stream: Tensor
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Where y goes besides: times the weights `norm` + `offset` of the next norm, to `z` [tokens, rows]."""
+
+    norm: Tensor
+    z: Tensor
+    offset: float = 0.0
+
+
+def _arguments(x: Tensor, normed: Normed | None, matrix: Packed, bias: Tensor | None, y: Tensor) -> tuple[Any, ...]:
     some = matrix.weight
     return (
-        x, matrix.weight, matrix.scales, matrix.offsets if matrix.offsets.numel() else some, matrix.numbers,
-        matrix.places if matrix.places.numel() else some, some if bias is None else bias, y,
+        x, normed.stream if normed else x, some, matrix.scales, matrix.offsets if matrix.offsets.numel() else some,
+        matrix.numbers, matrix.places if matrix.places.numel() else some, some if bias is None else bias, y,
     )  # fmt: skip
 
 
@@ -54,7 +71,7 @@ def _fitting(cut: Cut, matrix: Packed, parts: int = 1) -> Cut:
         cut = replace(cut, rows=ROWS)
     size = matrix.weight[0].numel() * cut.rows // ROWS
     steps = -(-matrix.weight.shape[1] // cut.warps)
-    ahead = max(128, min(cut.ahead, 1 << (size - 1).bit_length()))
+    ahead = max(128, min(cut.ahead, power(size)))
     return replace(cut, stages=max(1, min(cut.stages * (BYTES // matrix.width), steps)), ahead=ahead)
 
 
@@ -63,19 +80,24 @@ def product(
     matrix: Packed,
     y: Tensor,
     *,
+    normed: Normed | None = None,
     bias: Tensor | None = None,
     activation: str = "",
     scale: float = 1.0,
+    cap: float = 0.0,
     added: bool = False,
+    follow: Follow | None = None,
     overlap: bool = False,
     cut: Cut | None = None,
 ) -> None:
-    """y [tokens, rows] = scale · activation(x @ weights.T + bias), or `added` to it. x [tokens, columns]."""
+    """y [tokens, rows] = cap(scale · activation(x @ weights.T + bias)), or `added` to it. x [tokens, columns]."""
     tokens, tile, cut = len(x), _tile_tokens(len(x)), _fitting(cut or Cut(), matrix)
     packed.packed_product[(matrix.weight.shape[0] * ROWS // cut.rows, -(-tokens // tile))](
-        *_arguments(x, matrix, bias, y), tokens, matrix.rows, matrix.columns, *_kind(matrix, x.device),
-        bias is not None, activation, scale, added, tile, cut.rows, cut.warps, cut.stages, cut.ahead, overlap,
-        num_warps=cut.warps, **_early(overlap),
+        *_arguments(x, normed, matrix, bias, y), follow.norm if follow else y, follow.z if follow else y, tokens,
+        matrix.rows, matrix.columns, *_kind(matrix, x.device), normed is not None, normed.epsilon if normed else 0.0,
+        follow.offset if follow else 0.0, bias is not None, activation, scale, cap, added, follow is not None, tile,
+        cut.rows, cut.warps, cut.stages, cut.ahead, power(matrix.columns), overlap, num_warps=cut.warps,
+        **_early(overlap),
     )  # fmt: skip
 
 
@@ -85,6 +107,7 @@ def gated_product(
     y: Tensor,
     activation: str,
     *,
+    normed: Normed | None = None,
     bias: Tensor | None = None,
     overlap: bool = False,
     cut: Cut | None = None,
@@ -96,8 +119,9 @@ def gated_product(
         raise ValueError(f"{rows} rows of a gate are no multiple of {ROWS}")
     tokens, tile, cut = len(x), _tile_tokens(len(x)), _fitting(cut or Cut(), matrix, 2)
     packed.packed_gated_product[(rows // cut.rows, -(-tokens // tile))](
-        *_arguments(x, matrix, bias, y), tokens, rows, matrix.columns, *_kind(matrix, x.device), bias is not None,
-        activation, tile, cut.rows, cut.warps, cut.stages, cut.ahead, overlap, num_warps=cut.warps, **_early(overlap),
+        *_arguments(x, normed, matrix, bias, y), tokens, rows, matrix.columns, *_kind(matrix, x.device),
+        normed is not None, normed.epsilon if normed else 0.0, bias is not None, activation, tile, cut.rows, cut.warps,
+        cut.stages, cut.ahead, power(matrix.columns), overlap, num_warps=cut.warps, **_early(overlap),
     )  # fmt: skip
 
 

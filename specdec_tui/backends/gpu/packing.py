@@ -23,6 +23,11 @@ BYTES = 64
 _LEAST = 16  # columns that may share a scale: what a step of a tensor core takes
 
 
+def power(number: int) -> int:
+    """The next power of two."""
+    return 1 << max(0, number - 1).bit_length()
+
+
 @dataclass(frozen=True)
 class Codes:
     """A matrix as its file or library has it, in plain order: weight = scale · number of the code + offset.
