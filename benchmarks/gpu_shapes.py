@@ -34,9 +34,9 @@ class Shape:
     needed: float = 0.0
     goal: float = 0.0
 
-    def make(self, layers: int | None = None) -> PreTrainedConfig:
-        """The config; with `layers` of that many of its first layers."""
-        fields = dict(self.config)
+    def make(self, layers: int | None = None, **other: Any) -> PreTrainedConfig:
+        """The config; with `layers` of that many of its first layers; with `other` values of some fields."""
+        fields = self.config | other
         if layers is not None:
             fields["n_layer" if "n_layer" in fields else "num_hidden_layers"] = layers
         return AutoConfig.for_model(
@@ -60,10 +60,15 @@ def _sizes(hidden: int, mlp: int, layers: int, heads: int, key_heads: int, vocab
 UNTIED = {"tie_word_embeddings": False}
 
 
+EPSILON = {"rms_norm_eps": 1e-5}
+
+
 def _llama3(factor: float) -> dict[str, Any]:
-    """The rotations of Llama 3.1 and 3.2."""
+    """The rotations and the epsilon of Llama 3.1 and 3.2."""
     frequencies = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-    return {"rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": factor} | frequencies}
+    return {
+        "rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, "factor": factor} | frequencies
+    } | EPSILON
 
 
 def _base(theta: float) -> dict[str, Any]:
@@ -76,7 +81,10 @@ MODELS: dict[str, Shape] = {
     ),
     "qwen2.5-7b": Shape("qwen2", _sizes(3584, 18944, 28, 28, 4, 152064, **_base(1e6), **UNTIED), 1, 0.87),
     "mistral-7b": Shape(
-        "mistral", _sizes(4096, 14336, 32, 32, 8, 32768, sliding_window=None, **_base(1e6), **UNTIED), 1, 0.78
+        "mistral",
+        _sizes(4096, 14336, 32, 32, 8, 32768, sliding_window=None, **_base(1e6), **UNTIED, **EPSILON),
+        1,
+        0.78,
     ),
     "llama-3.2-3b": Shape(
         "llama", _sizes(3072, 8192, 28, 24, 8, 128256, head_dim=128, **_llama3(32.0)), 1, 0.75, 0.79, 0.82
@@ -86,10 +94,10 @@ MODELS: dict[str, Shape] = {
         "llama", _sizes(2048, 8192, 16, 32, 8, 128256, head_dim=64, **_llama3(32.0)), 1, 0.64, 0.72, 0.77
     ),
     "qwen2.5-0.5b": Shape("qwen2", _sizes(896, 4864, 24, 14, 2, 151936, **_base(1e6)), 1, 0.33, 0.45, 0.55),
-    "smollm2-135m": Shape("llama", _sizes(576, 1536, 30, 9, 3, 49152, **_base(1e5)), 1, 0.11, 0.15, 0.25),
+    "smollm2-135m": Shape("llama", _sizes(576, 1536, 30, 9, 3, 49152, **_base(1e5), **EPSILON), 1, 0.11, 0.15, 0.25),
     "phi-3-mini": Shape(
         "phi3",
-        _sizes(3072, 8192, 32, 32, 32, 32064, sliding_window=2047, **UNTIED)
+        _sizes(3072, 8192, 32, 32, 32, 32064, sliding_window=2047, **UNTIED, **EPSILON)
         | {"max_position_embeddings": 4096, "original_max_position_embeddings": 4096},
         1,
         0.37,
@@ -118,6 +126,7 @@ MODELS: dict[str, Shape] = {
             attention_multiplier=0.015625,
             logits_scaling=8.0,
             **_base(1e7),
+            **EPSILON,
         ),
         1,
         0.22,
@@ -283,16 +292,20 @@ SETS = {
 }
 
 
-def build(name: str, device: torch.device, dtype: torch.dtype, layers: int | None = None) -> PreTrainedModel:
+def build(
+    name: str, device: torch.device, dtype: torch.dtype, layers: int | None = None, **other: Any
+) -> PreTrainedModel:
     """A model of the table, in evaluation mode; every parameter is random, the same at every call.
 
     Matrices keep the size of what they multiply; norms' weights and biases lie about what they are at first.
-    Buffers are those that transformers computes. `layers`: only so many of its first layers.
+    Buffers are those that transformers computes. `layers`: only so many of its first layers. `other`: of its config.
     """
     shape = MODELS[name]
     how = {"attn_implementation": "eager"} if "attn_logit_softcapping" in shape.config else {}  # others leave caps out
     with torch.device(device):
-        model: PreTrainedModel = AutoModelForCausalLM.from_config(shape.make(layers), dtype=dtype, **how).eval()
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(
+            shape.make(layers, **other), dtype=dtype, **how
+        ).eval()
     source = torch.Generator(device).manual_seed(0)
     with torch.no_grad():
         for module in model.modules():

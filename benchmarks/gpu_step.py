@@ -230,14 +230,18 @@ def warm(shapes: Sequence[str], processes: int, options: argparse.Namespace) -> 
 
 
 def compiled(name: str, form: str, tokens: int, options: argparse.Namespace) -> float:
-    """Seconds to run a pass over `tokens` behind each text, over as few of a shape's layers as have all kernels."""
+    """Seconds to run a pass over `tokens` behind each text, over as few of a shape's layers as have all kernels.
+
+    `options.other`: values of its config that are not the table's.
+    """
     begin = time.perf_counter()
-    for setting in options.set:
-        put(*setting)
+    for one in options.set:
+        put(*one)
     device, dtype, layers = torch.device(options.device), getattr(torch, options.dtype), MODELS[name].kinds
-    network = build(name, device, dtype, layers)
+    other = getattr(options, "other", {}).get(name, {})
+    network = build(name, device, dtype, layers, **other)
     if form != "plain":
-        quantize(network, form, build(name, device, dtype, layers))
+        quantize(network, form, build(name, device, dtype, layers, **other))
     model = TransformersModel(network)
     open_static = opener(model, "ours", model.forward)
     limit = model.context_length or max(options.text)

@@ -8,8 +8,10 @@ from typing import Any
 import gpu
 import gpu_rounds
 import pytest
-from gpu import Contest, Outcome
+from gpu import GREEDY, Contest, Outcome
 from gpu_rounds import judged, main
+
+from specdec_tui.decoding.sampling import Sampler
 
 TINY = [
     *("--shape", "tiny", "--device", "cpu", "--dtype", "float32", "--prompt", "12", "--new-tokens", "12"),
@@ -56,13 +58,29 @@ def test_ids_that_are_not_the_targets_are_told(
     assert "NOT MET: greedy ids that differ by more than a near-tie = 0: 1" in capsys.readouterr().out
 
 
+def test_a_way_that_cannot_be_captured_costs_the_others_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = Contest.call
+
+    def broken(self: Contest, *given: Any, sampler: Sampler = GREEDY, **more: Any) -> Outcome:
+        if not (given[4] if len(given) > 4 else sampler).is_greedy:
+            raise RuntimeError("no such kernel")
+        return call(self, *given, **more)
+
+    monkeypatch.setattr(Contest, "call", broken)
+    assert main(TINY) == 0
+    told = capsys.readouterr().out
+    assert "FAILED: top-k 50: RuntimeError: no such kernel" in told and "| greedy |" in told
+
+
 def verdicts(**figures: float) -> list[str]:
     found = {"of_floor": 0.77, "of_parts": 1.03, "of_greedy_round": 1.02, "different": 0} | figures
     rows = [
         {"sampling": "greedy", "of_floor": found["of_floor"], "of_parts": found["of_parts"]},
         {"sampling": "top-k 50", "of_greedy_round": found["of_greedy_round"]},
     ]
-    return [verdict for _, _, verdict in judged({"rows": rows, "different": found["different"]})]
+    return [verdict for _, _, verdict in judged({"rows": rows, "different": found["different"], "failed": {}})]
 
 
 def test_each_bar_can_be_met_and_missed() -> None:
@@ -71,5 +89,5 @@ def test_each_bar_can_be_met_and_missed() -> None:
     assert verdicts(of_floor=0.79)[0] == "goal"
     assert verdicts(of_floor=1.01)[0] == "impossible"
     assert verdicts(of_parts=1.041)[1] == "not met"
-    assert verdicts(of_greedy_round=1.06)[2] == "not met"
-    assert verdicts(different=1)[3] == "not met"
+    assert verdicts(different=1)[2] == "not met"
+    assert verdicts(of_greedy_round=1.06)[3] == "not met"
