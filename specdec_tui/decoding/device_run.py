@@ -13,10 +13,11 @@ from specdec_tui.backends.answering import Answering
 from specdec_tui.backends.errors import first_line, is_out_of_memory
 from specdec_tui.backends.model import CausalModel, StaticModel, StaticSequence, bucket
 from specdec_tui.decoding.controls import NO_CONTROLS, Controls
-from specdec_tui.decoding.device_round import DeviceRound, Mark, Plan, RoundResult, host_mark
+from specdec_tui.decoding.device_round import DeviceRound, Mark, RoundResult, host_mark
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter, Proposal
 from specdec_tui.decoding.ending import Completes, nowhere
 from specdec_tui.decoding.records import Capturing, Notice, PrefillDone, Record, RunEnded, Status
+from specdec_tui.decoding.round_state import Plan
 from specdec_tui.decoding.rows import Row
 from specdec_tui.decoding.rules import Verdict
 from specdec_tui.decoding.run import Run
@@ -315,7 +316,7 @@ class DeviceRun(Run):
         self._used += played.uniforms_of(len(drafts))
         rows: list[Row | None] = [None] * len(drafts)
         if played.rows is not None:
-            rows = list(played.rows[: len(drafts)])
+            rows = [*played.rows[: len(drafts)]]
         proposal = Proposal(drafts, rows)
         yield from self._proposed(number, proposal)
         ended = bool(drafts) and result.accepted == len(drafts) and drafts[-1] in self.ending.ids

@@ -227,6 +227,11 @@ class PositionNoise:
         self._steps = torch.arange(vocab_size, device=device) * _STEP
         self._kept: OrderedDict[int, torch.Tensor] = OrderedDict()
 
+    @property
+    def seed(self) -> torch.Tensor:
+        """The word [1] that stands for the seed, on the device."""
+        return self._seed
+
     def at(self, position: int) -> torch.Tensor:
         """Noise of a new-token position: float32 [V], above zero, on the device. Kept for a while."""
         noise = self._kept.get(position)
