@@ -23,14 +23,13 @@ SPREAD = 0.1  # of what norms' weights and biases get beside their 1 or 0
 class Shape:
     """A model's config, and what is asked of a pass over one token: shares of the floor.
 
-    `kinds`: layers from the first on that between them are of every kind the model has. `before`: the share measured
-    before the kernels of this table, None where nobody measured it. `needed` and `goal` 0: nothing is asked.
+    `kinds`: layers from the first on that between them are of every kind the model has. `needed` and `goal` 0: nothing
+    is asked.
     """
 
     family: str
     config: dict[str, Any] = field(repr=False)
     kinds: int = 1
-    before: float | None = None
     needed: float = 0.0
     goal: float = 0.0
 
@@ -76,42 +75,33 @@ def _base(theta: float) -> dict[str, Any]:
 
 
 MODELS: dict[str, Shape] = {
-    "llama-3.1-8b": Shape(
-        "llama", _sizes(4096, 14336, 32, 32, 8, 128256, **_llama3(8.0), **UNTIED), 1, 0.83, 0.86, 0.90
-    ),
-    "qwen2.5-7b": Shape("qwen2", _sizes(3584, 18944, 28, 28, 4, 152064, **_base(1e6), **UNTIED), 1, 0.87),
+    "llama-3.1-8b": Shape("llama", _sizes(4096, 14336, 32, 32, 8, 128256, **_llama3(8.0), **UNTIED), 1, 0.86, 0.90),
+    "qwen2.5-7b": Shape("qwen2", _sizes(3584, 18944, 28, 28, 4, 152064, **_base(1e6), **UNTIED), 1),
     "mistral-7b": Shape(
         "mistral",
         _sizes(4096, 14336, 32, 32, 8, 32768, sliding_window=None, **_base(1e6), **UNTIED, **EPSILON),
         1,
-        0.78,
     ),
-    "llama-3.2-3b": Shape(
-        "llama", _sizes(3072, 8192, 28, 24, 8, 128256, head_dim=128, **_llama3(32.0)), 1, 0.75, 0.79, 0.82
-    ),
-    "qwen3-4b": Shape("qwen3", _sizes(2560, 9728, 36, 32, 8, 151936, head_dim=128, **_base(1e6)), 1, 0.68),
-    "llama-3.2-1b": Shape(
-        "llama", _sizes(2048, 8192, 16, 32, 8, 128256, head_dim=64, **_llama3(32.0)), 1, 0.64, 0.72, 0.77
-    ),
-    "qwen2.5-0.5b": Shape("qwen2", _sizes(896, 4864, 24, 14, 2, 151936, **_base(1e6)), 1, 0.33, 0.45, 0.55),
-    "smollm2-135m": Shape("llama", _sizes(576, 1536, 30, 9, 3, 49152, **_base(1e5), **EPSILON), 1, 0.11, 0.15, 0.25),
+    "llama-3.2-3b": Shape("llama", _sizes(3072, 8192, 28, 24, 8, 128256, head_dim=128, **_llama3(32.0)), 1, 0.79, 0.82),
+    "qwen3-4b": Shape("qwen3", _sizes(2560, 9728, 36, 32, 8, 151936, head_dim=128, **_base(1e6)), 1),
+    "llama-3.2-1b": Shape("llama", _sizes(2048, 8192, 16, 32, 8, 128256, head_dim=64, **_llama3(32.0)), 1, 0.72, 0.77),
+    "qwen2.5-0.5b": Shape("qwen2", _sizes(896, 4864, 24, 14, 2, 151936, **_base(1e6)), 1, 0.45, 0.55),
+    "smollm2-135m": Shape("llama", _sizes(576, 1536, 30, 9, 3, 49152, **_base(1e5), **EPSILON), 1, 0.15, 0.25),
     "phi-3-mini": Shape(
         "phi3",
         _sizes(3072, 8192, 32, 32, 32, 32064, sliding_window=2047, **UNTIED, **EPSILON)
         | {"max_position_embeddings": 4096, "original_max_position_embeddings": 4096},
         1,
-        0.37,
         0.65,
     ),
-    "smollm3-3b": Shape("smollm3", _sizes(2048, 11008, 36, 16, 4, 128256, **_base(5e6)), 4, 0.28, 0.65),
+    "smollm3-3b": Shape("smollm3", _sizes(2048, 11008, 36, 16, 4, 128256, **_base(5e6)), 4, 0.65),
     "pythia-1.4b": Shape(
         "gpt_neox",
         _sizes(2048, 8192, 24, 16, 16, 50304, rotary_pct=0.25, **UNTIED) | {"max_position_embeddings": 2048},
         1,
-        0.27,
         0.65,
     ),
-    "olmo2-1b": Shape("olmo2", _sizes(2048, 8192, 16, 16, 16, 100352, **_base(5e5), **UNTIED), 1, 0.24, 0.65),
+    "olmo2-1b": Shape("olmo2", _sizes(2048, 8192, 16, 16, 16, 100352, **_base(5e5), **UNTIED), 1, 0.65),
     "granite-3-2b": Shape(
         "granite",
         _sizes(
@@ -129,7 +119,6 @@ MODELS: dict[str, Shape] = {
             **EPSILON,
         ),
         1,
-        0.22,
         0.65,
     ),
     "gemma2-2b": Shape(
@@ -149,35 +138,30 @@ MODELS: dict[str, Shape] = {
         )
         | {"max_position_embeddings": 8192},
         2,
-        0.21,
         0.65,
     ),
     "gpt2-xl": Shape(
         "gpt2",
         {"n_embd": 1600, "n_layer": 48, "n_head": 25, "n_positions": 1024, "vocab_size": 50257},
         1,
-        0.20,
         0.65,
     ),
     "gemma3-1b": Shape(
         "gemma3_text",
         _sizes(1152, 6912, 26, 4, 1, 262144, head_dim=256, query_pre_attn_scalar=256, sliding_window=512),
         6,
-        0.09,
         0.65,
     ),
     "starcoder2-3b": Shape(
         "starcoder2",
         _sizes(3072, 12288, 30, 24, 2, 49152, sliding_window=4096, use_bias=True, **_base(999999.0)),
         1,
-        None,
         0.65,
     ),
     "command-r7b": Shape(
         "cohere2",
         _sizes(4096, 14336, 32, 32, 8, 256000, sliding_window=4096, logit_scale=0.25, **_base(5e4)),
         4,
-        None,
         0.65,
     ),
     "falcon-7b": Shape(
@@ -195,11 +179,10 @@ MODELS: dict[str, Shape] = {
             "max_position_embeddings": 2048,
         },
         1,
-        None,
         0.65,
     ),
     "falcon3-7b": Shape(
-        "llama", _sizes(3072, 23040, 28, 12, 4, 131072, head_dim=256, **_base(1000042.0), **UNTIED), 1, None, 0.65
+        "llama", _sizes(3072, 23040, 28, 12, 4, 131072, head_dim=256, **_base(1000042.0), **UNTIED), 1, 0.65
     ),
     # Mixtures: of Mixtral 8 of its 32 layers, so that it fits beside others.
     "mixtral-8l": Shape(
@@ -218,7 +201,6 @@ MODELS: dict[str, Shape] = {
             **UNTIED,
         ),
         1,
-        None,
         0.65,
     ),
     "qwen3-30b-a3b": Shape(
@@ -240,14 +222,12 @@ MODELS: dict[str, Shape] = {
             **UNTIED,
         ),
         1,
-        None,
         0.65,
     ),
     "olmoe-1b-7b": Shape(
         "olmoe",
         _sizes(2048, 1024, 16, 16, 16, 50304, num_experts=64, num_experts_per_tok=8, **_base(1e4), **UNTIED),
         1,
-        None,
         0.65,
     ),
     "gpt-oss-20b": Shape(
@@ -266,7 +246,6 @@ MODELS: dict[str, Shape] = {
             **UNTIED,
         ),
         2,
-        None,
         0.65,
     ),
     # For a machine without a GPU.

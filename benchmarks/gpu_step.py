@@ -25,6 +25,7 @@ import argparse
 import gc
 import importlib
 import itertools
+import json
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
@@ -304,6 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--warm", type=whole(1), metavar="N", help="compile in N processes first")
     parser.add_argument("--seconds", type=float, default=480.0, help="what is not begun by then is left out")
     parser.add_argument("--json", type=Path, help="file that holds everything measured so far")
+    parser.add_argument("--before", type=Path, help="such a file of an earlier run, whose shares are told too")
     parser.add_argument("--set", type=setting, action="append", default=[], metavar="MODULE.NAME=VALUE")
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args(arguments)
@@ -327,7 +329,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:  # nor one shape the others
             steps.add("failed", place | {"why": f"{type(error).__name__}: {error}"[:400]})
         taken(device)
-    print(f"\n{table(steps.rows)}\n{summary(judged(steps.rows))}")
+    before = json.loads(options.before.read_text(encoding="utf-8"))["rows"] if options.before else ()
+    print(f"\n{table(steps.rows, before)}\n{summary(judged(steps.rows))}")
     return 0
 
 

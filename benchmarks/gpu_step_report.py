@@ -109,7 +109,8 @@ def _same(rows: Sequence[Row], row: Row, **other: Any) -> Row | None:
     return next((found for found in rows if all(found[name] == value for name, value in wanted.items())), None)
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[Row], before: Sequence[Row] = ()) -> str:
+    """All rows, beside the shares of those of an earlier run."""
     told = []
     for row in rows:
         shape = MODELS[row["shape"]]
@@ -119,9 +120,10 @@ def table(rows: Sequence[Row]) -> str:
         line |= {f"{tokens}: ms": f"{1000 * seconds:.3f}" for tokens, seconds in row["seconds"].items()}
         found = share(row)
         line["share"] = f"{found:.1%}" + (" IMPOSSIBLE" if found > 1 else "")
-        own = row["way"] == "ours" and row["form"] == "plain"
-        line["before"] = f"{shape.before:.0%}" if own and shape.before is not None else None
-        asked = own and shape.needed
+        if before:
+            earlier = _same(before, row)
+            line["before"] = None if earlier is None else f"{share(earlier):.1%}"
+        asked = shape.needed if row["way"] == "ours" and row["form"] == "plain" else 0
         line["needed (goal)"] = f"{shape.needed:.0%}" + f" ({shape.goal:.0%})" * bool(shape.goal) if asked else None
         grown = growth(row)
         line["most/fewest"] = None if grown is None else f"{grown:.3f}"

@@ -79,6 +79,24 @@ def test_the_dense_shapes_are_all_but_the_mixtures() -> None:
     }
 
 
+def test_shares_are_asked_of_drafters_targets_and_families() -> None:
+    asked = {name: (shape.needed, shape.goal) for name, shape in MODELS.items() if shape.needed}
+    for name, bar in {
+        "llama-3.1-8b": (0.86, 0.90),
+        "llama-3.2-3b": (0.79, 0.82),
+        "llama-3.2-1b": (0.72, 0.77),
+        "qwen2.5-0.5b": (0.45, 0.55),
+        "smollm2-135m": (0.15, 0.25),
+    }.items():
+        assert asked.pop(name) == bar
+    assert set(asked.values()) == {(0.65, 0.0)}
+    assert set(MODELS) - set(asked) == {
+        *("llama-3.1-8b", "llama-3.2-3b", "llama-3.2-1b", "qwen2.5-0.5b", "smollm2-135m"),
+        *("qwen2.5-7b", "mistral-7b", "qwen3-4b"),
+        *("tiny-llama", "tiny-gpt2", "tiny-gemma3", "tiny-mixtral"),
+    }
+
+
 ATTENTION = 64 * (64 + 2 * 32 + 64)
 
 
@@ -239,6 +257,11 @@ def test_the_twin_of_a_quantized_model_has_its_numbers(form: str) -> None:
     rows = 2 * (64 + 2 * 32 + 64 + 2 * 128 + 64)
     others = 4 * (2 * 2 * 64 + 64 + 512 * 64 + 64)
     assert weight_bytes(model, 1) == others + (numbers + 4 * rows if form == "int8" else numbers // 2 + numbers // 16)
+
+
+def test_shares_of_an_earlier_run_are_told_beside(tmp_path: Path) -> None:
+    told = table([row(), row(text=4096)], [row(seconds={"1": 0.002, "4": 0.002})])
+    assert "before" in told and " 40.0% |" in told and "before" not in table([row()])
 
 
 def measured(tmp_path: Path, *more: str) -> dict[str, Any]:
