@@ -164,7 +164,7 @@ def verify_block(drafts: Drafts, scores: Tensor, chance: Chance) -> DeviceVerdic
                 ]
             )
         open_ended = torch.where(
-            (spare > ROUNDING) | (joint[1:-1] < 1.0 - ROUNDING),
+            ~((spare <= ROUNDING) & (joint[1:-1] >= 1.0 - ROUNDING)),  # also for what is not a number
             spare / (spare + 1.0 - joint[1:-1]),
             torch.ones_like(spare),
         )

@@ -123,6 +123,15 @@ def test_models_that_differ_by_rounding_alone_agree_under_block(size: float) -> 
 
 
 @pytest.mark.parametrize("name", ["rejection", "block", "skip-adjustment", "coupled"])
+def test_on_a_device_no_draft_is_accepted_by_a_row_that_is_no_numbers(name: str) -> None:
+    p = P.clone()
+    p[0] = torch.nan
+    chance = Chance(torch.full((3,), 0.5, dtype=torch.float64), dice().noise, torch.zeros(1, dtype=torch.int64))
+    verdict = DEVICE_RULES[name].verify(Drafts(torch.tensor([1, 2]), Q, torch.tensor([2])), p, chance)
+    assert verdict.accepted.tolist() == [0] and not verdict.sound.item()
+
+
+@pytest.mark.parametrize("name", ["rejection", "block", "skip-adjustment", "coupled"])
 def test_rows_that_are_no_numbers_behind_a_refused_draft_change_nothing(name: str) -> None:
     nan = torch.full((3,), torch.nan)
     p = torch.stack((torch.tensor([0.0, 1.0, 0.0]), nan, nan))

@@ -173,7 +173,7 @@ def finish(
                         left = tl.where(left < 0, 0.0, left)
                     spare = tl.where(lane == index - 1, left, spare)
             near = tl.full((), rounding, tl.float64)
-            open_ended = (spare > near) | (joint < 1.0 - near)
+            open_ended = ~((spare <= near) & (joint >= 1.0 - near))  # also for what is not a number
             ratio = tl.where(open_ended, spare / tl.where(open_ended, spare + 1.0 - joint, 1.0), 1.0)
             acceptance = tl.where(lane + 1 < tl.minimum(count, gamma), ratio, joint)
             accepted = tl.max(tl.where((draws < acceptance) & exists, lane + 1, 0), 0)
