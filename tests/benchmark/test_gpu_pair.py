@@ -1,7 +1,6 @@
 """The GPU benchmark at a tiny size on the CPU: the dialled pair, the search, and all sides once."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,7 @@ from specdec_tui.benchmark.suites import Prompt
 from specdec_tui.session import LocalEngine
 from specdec_tui.settings import ModelChoice, Settings
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny passes take no less time with more."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from gpu_rounds import judged, main
 
 from specdec_tui.decoding.sampling import Sampler
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = [
     *("--shape", "tiny", "--device", "cpu", "--dtype", "float32", "--prompt", "12", "--new-tokens", "12"),
     *("--gamma", "2", "--turns", "1", "--dial", "0.3"),

@@ -28,6 +28,7 @@ from transformers import AutoModelForCausalLM
 from specdec_tui.backends.cache import RewindableCache
 from specdec_tui.backends.causal_lm import TransformersModel
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
 SIZES = {
     "llama-3.1-8b": 8.030,
