@@ -106,15 +106,18 @@ def test_the_instructions_give_the_number_of_every_code(form: str, half: str) ->
     assert torch.equal(converted(form, half, words), expected)
 
 
+@pytest.mark.parametrize("width", [64, 32, 16])
 @pytest.mark.parametrize("form", ["nf4", "mxfp4", "int4", "int8"])
-def test_a_packed_row_read_by_the_instructions_is_the_row(form: str) -> None:
-    columns, planes = 256, FORMS[form].planes
-    codes = torch.randint(0, len(FORMS[form].numbers), (1, columns), dtype=torch.uint8)
-    plain = Codes(form, codes, torch.ones(1, columns // 64), torch.empty(0), 64, torch.empty(0, dtype=torch.int32))
+def test_packed_rows_read_by_the_instructions_are_the_rows(form: str, width: int) -> None:
+    """Word by word in the order of a warp's lanes: [u, g, t, k, h]."""
+    planes, columns = FORMS[form].planes, 4 * width
+    codes = torch.randint(0, len(FORMS[form].numbers), (16, columns), dtype=torch.uint8)
+    plain = Codes(form, codes, torch.ones(16, columns // width), torch.empty(0), width, torch.empty(0).int())
     packed = pack(plain, torch.bfloat16)
-    words = packed.weight[0, :, 0].contiguous().view(torch.int32).flatten().long() & 0xFFFFFFFF
-    found = converted(form, "bfloat16", words).reshape(planes, -1, packed.width).transpose(0, 1).flatten()
-    assert torch.equal(found, plain_weights(plain)[0].bfloat16().double())
+    words = packed.weight[0].contiguous().view(torch.int32).long() & 0xFFFFFFFF  # [chunks, words]
+    numbers = converted(form, "bfloat16", words.flatten()).view(planes, len(words), -1, 8, 4, min(2, width // 16), 2, 4)
+    rows = numbers.permute(6, 3, 1, 0, 4, 2, 5, 7).reshape(16, columns)  # h g, chunk plane t u k b
+    assert torch.equal(rows, plain_weights(plain).bfloat16().double())
 
 
 def test_the_check_finds_a_planted_fault(monkeypatch: pytest.MonkeyPatch) -> None:

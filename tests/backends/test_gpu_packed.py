@@ -33,8 +33,8 @@ def codes(form: str, rows: int, columns: int, group: int = 0, offset: bool = Fal
     return Codes(
         form,
         numbers.to(DEVICE),
-        (torch.rand(rows, groups) / largest + 0.2 / largest).to(DEVICE),
-        (torch.randn(rows, groups) / 4).to(DEVICE) if offset else torch.empty(0, device=DEVICE),
+        (torch.rand(rows, groups) / largest + 0.2 / largest).half().float().to(DEVICE),  # as files have them
+        (torch.randn(rows, groups) / 4).half().float().to(DEVICE) if offset else torch.empty(0, device=DEVICE),
         group or columns,
         (torch.randperm(columns) if shuffled else torch.empty(0)).to(DEVICE, torch.int32),
     )

@@ -3,7 +3,7 @@ Triton."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -12,20 +12,17 @@ from torch import Tensor
 
 from specdec_tui.backends.gpu import packed, unpacked
 from specdec_tui.backends.gpu.codes import FORMS, STRAIGHT, conversion
-from specdec_tui.backends.gpu.packing import BYTES, ROWS, Packed, power
+from specdec_tui.backends.gpu.packing import ROWS, Packed, power
 
 MOST_TOKENS = 16  # of a program; more are several programs, which find the weights in the cache
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """`warps` of a program, which decide in what order sums are added; `rows` of it; `stages` - 1 steps are asked for
-    ahead, and `ahead` bytes before the kernel before has ended."""
+    """`warps` of a program, which decide in what order sums are added; `early` steps are loaded ahead."""
 
-    rows: int = ROWS
-    warps: int = 4
-    stages: int = 5
-    ahead: int = 16384
+    warps: int
+    early: int
 
 
 @cache
@@ -66,13 +63,10 @@ def _kind(matrix: Packed, device: torch.device) -> tuple[Any, ...]:
     return matrix.group, matrix.offsets.numel() > 0, gathered, form.planes, straight, matrix.width, asm
 
 
-def _fitting(cut: Cut, matrix: Packed, parts: int = 1) -> Cut:
-    if matrix.weight.shape[0] // parts % (cut.rows // ROWS):
-        cut = replace(cut, rows=ROWS)
-    size = matrix.weight[0].numel() * cut.rows // ROWS
-    steps = -(-matrix.weight.shape[1] // cut.warps)
-    ahead = max(128, min(cut.ahead, power(size)))
-    return replace(cut, stages=max(1, min(cut.stages * (BYTES // matrix.width), steps)), ahead=ahead)
+def cut_of(matrix: Packed) -> Cut:
+    """By the matrix's shape alone: a token's numbers are the same however many there are."""
+    chunks = matrix.weight.shape[1]
+    return Cut(min(16 if chunks > 64 else 8, power(chunks)), 4)
 
 
 def product(
@@ -91,14 +85,7 @@ def product(
     cut: Cut | None = None,
 ) -> None:
     """y [tokens, rows] = cap(scale · activation(x @ weights.T + bias)), or `added` to it. x [tokens, columns]."""
-    tokens, tile, cut = len(x), _tile_tokens(len(x)), _fitting(cut or Cut(), matrix)
-    packed.packed_product[(matrix.weight.shape[0] * ROWS // cut.rows, -(-tokens // tile))](
-        *_arguments(x, normed, matrix, bias, y), follow.norm if follow else y, follow.z if follow else y, tokens,
-        matrix.rows, matrix.columns, *_kind(matrix, x.device), normed is not None, normed.epsilon if normed else 0.0,
-        follow.offset if follow else 0.0, bias is not None, activation, scale, cap, added, follow is not None, tile,
-        cut.rows, cut.warps, cut.stages, cut.ahead, power(matrix.columns), overlap, num_warps=cut.warps,
-        **_early(overlap),
-    )  # fmt: skip
+    _launch(x, matrix, y, matrix.rows, False, normed, bias, activation, scale, cap, added, follow, overlap, cut)
 
 
 def gated_product(
@@ -117,11 +104,33 @@ def gated_product(
     rows = matrix.rows // 2
     if rows % ROWS:
         raise ValueError(f"{rows} rows of a gate are no multiple of {ROWS}")
-    tokens, tile, cut = len(x), _tile_tokens(len(x)), _fitting(cut or Cut(), matrix, 2)
-    packed.packed_gated_product[(rows // cut.rows, -(-tokens // tile))](
-        *_arguments(x, normed, matrix, bias, y), tokens, rows, matrix.columns, *_kind(matrix, x.device),
-        normed is not None, normed.epsilon if normed else 0.0, bias is not None, activation, tile, cut.rows, cut.warps,
-        cut.stages, cut.ahead, power(matrix.columns), overlap, num_warps=cut.warps, **_early(overlap),
+    _launch(x, matrix, y, rows, True, normed, bias, activation, 1.0, 0.0, False, None, overlap, cut)
+
+
+def _launch(
+    x: Tensor,
+    matrix: Packed,
+    y: Tensor,
+    rows: int,
+    gated: bool,
+    normed: Normed | None,
+    bias: Tensor | None,
+    activation: str,
+    scale: float,
+    cap: float,
+    added: bool,
+    follow: Follow | None,
+    overlap: bool,
+    cut: Cut | None,
+) -> None:
+    tokens, cut = len(x), cut or cut_of(matrix)
+    tile = 8 if tokens <= 8 else MOST_TOKENS
+    packed.packed_product[(-(-rows // ROWS), -(-tokens // tile))](
+        *_arguments(x, normed, matrix, bias, y), follow.norm if follow else y, follow.z if follow else y, tokens, rows,
+        matrix.columns, *_kind(matrix, x.device), gated, normed is not None, normed.epsilon if normed else 0.0,
+        follow.offset if follow else 0.0, bias is not None, activation, scale, cap, added, follow is not None, tile,
+        cut.warps, cut.early, power(matrix.columns), overlap, num_warps=cut.warps,
+        **({"launch_pdl": True} if overlap else {}),
     )  # fmt: skip
 
 
@@ -135,11 +144,3 @@ def unpack(matrix: Packed, dtype: torch.dtype) -> Tensor:
         matrix.group, matrix.offsets.numel() > 0, form.planes, form.order == STRAIGHT, matrix.width, 128,
     )  # fmt: skip
     return y
-
-
-def _tile_tokens(tokens: int) -> int:
-    return 8 if tokens <= 8 else MOST_TOKENS
-
-
-def _early(overlap: bool) -> dict[str, bool]:
-    return {"launch_pdl": True} if overlap else {}

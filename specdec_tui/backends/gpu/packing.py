@@ -1,9 +1,14 @@
 """Matrices of 4- and 8-bit codes in the layout that the kernels of `packed` read. Plain torch.
 
 Rows are taken ROWS at a time, columns a chunk at a time, which has BYTES bytes of each row (fewer where fewer columns
-share a scale): a program of the kernels reads one contiguous run of memory, 16 bytes a thread. A chunk of 8-bit codes
-has as many columns as bytes. One of 4-bit codes has twice as many, in two planes: the first half of its columns, and
-the second. Four bytes hold four columns of each, in the order that the form says (`codes`).
+share a scale). A chunk of 8-bit codes has as many columns as bytes. One of 4-bit codes has twice as many, in two
+planes: the first half of its columns, and the second. Four bytes hold four columns of each, in the order that the form
+says (`codes`).
+
+A chunk lies in memory as a tensor core wants it: each of a warp's 32 lanes reads 16 bytes that follow each other into
+registers, and multiplies from there. Lane 4 · g + t has the rows g and g + 8, and a quarter t of the columns: for a row
+that is h · 8 + g, and a column (of its plane) that is t · width / 4 + u · 8 + k · 4 + b, bytes are in the order [u, g,
+t, k, h, b] (`arranged`).
 """
 
 from __future__ import annotations
@@ -51,7 +56,7 @@ class Codes:
 
 @dataclass(frozen=True)
 class Packed:
-    """A matrix for the kernels: weight uint8 [row tiles, chunks, ROWS, width], scales, offsets float32 [row tiles,
+    """A matrix for the kernels: weight uint8 [row tiles, chunks, ROWS · width], scales, offsets float32 [row tiles,
     groups, ROWS], numbers float32 [16 or 256] by code; offsets and places as in `Codes`."""
 
     form: str
@@ -71,7 +76,7 @@ class Packed:
 
     @property
     def width(self) -> int:
-        return int(self.weight.shape[-1])
+        return int(self.weight.shape[-1]) // ROWS
 
     @property
     def nbytes(self) -> int:
@@ -135,13 +140,14 @@ def pack(codes: Codes, dtype: torch.dtype) -> Packed:
     tiles, chunks = -(-rows // ROWS), -(-columns // chunk)
     padded = torch.zeros(tiles * ROWS, chunks * chunk, dtype=torch.uint8, device=device)
     padded[:rows, :columns] = own
-    weight = padded.view(tiles, ROWS, chunks, chunk).transpose(1, 2)
+    weight = padded.view(tiles, ROWS, chunks, form.planes, width).permute(0, 2, 3, 1, 4)
+    words = arranged(weight).view(tiles, chunks, form.planes, -1, 4)
     if form.planes == 2:
-        nibbles = weight.reshape(tiles, chunks, ROWS, 2, width // 4, 4).transpose(3, 4)  # ..., plane, column
-        nibbles = nibbles.reshape(tiles, chunks, ROWS, width // 4, 8)
+        nibbles = words.transpose(2, 3).flatten(-2)  # of a word: four columns of one plane, four of the other
         if form.order == SPREAD:
             nibbles = nibbles[..., list(_SPREAD)]
-        weight = (nibbles[..., 0::2] | nibbles[..., 1::2] << 4).reshape(tiles, chunks, ROWS, width)
+        words = nibbles[..., 0::2] | nibbles[..., 1::2] << 4
+    weight = words.reshape(tiles, chunks, ROWS * width)
     return Packed(
         codes.form,
         weight.contiguous(),
@@ -154,6 +160,15 @@ def pack(codes: Codes, dtype: torch.dtype) -> Packed:
         min(codes.group, columns),
         half,
     )
+
+
+def arranged(chunks: Tensor) -> Tensor:
+    """[..., ROWS, width] to [..., ROWS · width]: as the lanes of a warp read it."""
+    *outer, _, width = chunks.shape
+    quarter, first = width // 4, len(outer)
+    inner = (2, 8, 4, max(1, quarter // 8), min(2, quarter // 4), 4)  # h, g, t, u, k, b
+    order = (first + 3, first + 1, first + 2, first + 4, first, first + 5)
+    return chunks.reshape(*outer, *inner).permute(*range(first), *order).flatten(first)
 
 
 _SPREAD = (0, 2, 4, 6, 1, 3, 5, 7)

@@ -15,14 +15,19 @@ ROWS = tl.constexpr(_ROWS)
 
 @triton.jit
 def place_of(
-    column: tl.tensor, planes: tl.constexpr, straight: tl.constexpr, width: tl.constexpr
+    row: tl.tensor, column: tl.tensor, planes: tl.constexpr, straight: tl.constexpr, width: tl.constexpr
 ) -> tuple[tl.tensor, tl.tensor]:
-    """Where the code of a column of a chunk lies: its byte in the chunk's row, and how far up in it."""
+    """Where the code of a row of a tile and a column of a chunk lies: its byte in the chunk, and how far up in it."""
+    quarter: tl.constexpr = width // 4
+    words: tl.constexpr = 2 if quarter >= 8 else 1
+    plane, within = column // width, column % width
+    lane, rest = row % 8 * 4 + within // quarter, within % quarter
+    word = ((rest // 8 * 32 + lane) * words + rest % 8 // 4) * 2 + row // 8
+    place = rest % 4
     if planes == 1:
-        return column, column * 0
-    plane, place = column // width, column % width
-    nibble = place % 4 + 4 * plane if straight else place % 2 * 4 + place % 4 // 2 + 2 * plane
-    return place // 4 * 4 + nibble // 2, nibble % 2 * 4
+        return word * 4 + place, place * 0
+    nibble = place + 4 * plane if straight else place % 2 * 4 + place // 2 + 2 * plane
+    return word * 4 + nibble // 2, nibble % 2 * 4
 
 
 @triton.jit
@@ -50,8 +55,8 @@ def weight_tile(
     groups: tl.constexpr = (columns + group - 1) // group
     inside = (row < rows) & (column < columns)
     tile, lane = row // ROWS, row % ROWS
-    byte, shift = place_of(column % chunk, planes, straight, width)
-    place = ((tile.to(tl.int64) * chunks + column // chunk) * ROWS + lane) * width + byte
+    byte, shift = place_of(lane, column % chunk, planes, straight, width)
+    place = (tile.to(tl.int64) * chunks + column // chunk) * (ROWS * width) + byte
     code = tl.load(weight + place, mask=inside, other=0).to(tl.int32)
     if planes == 2:
         code = code >> shift & 15
