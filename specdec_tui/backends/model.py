@@ -286,7 +286,8 @@ class StaticSequence(Protocol):
     def extend(self, ids: torch.Tensor, begin: torch.Tensor, keep: int) -> torch.Tensor:
         """Logits [keep, vocab_size], float32, after each of the last `keep` of `ids`, at places from `begin` on.
 
-        ids int64 [m] and begin int64 [1] are on the device, and so is the result. Never waits for the device.
+        ids int64 [m] and begin int64 [1] are on the device, and so is the result, which no later pass overwrites. Never
+        waits for the device.
         """
         ...
 

@@ -15,12 +15,16 @@ from specdec_tui.decoding.round_state import Plan, RoundState
 from specdec_tui.decoding.rules import ROUNDING
 
 TILE = 2048  # ids that one program looks at
+ROOM = 1024  # candidates of top-k that are listed
+_PARTS = 8  # of a tile, whose highest logits bound the k-th highest of all
+_MOST_LISTED = 256  # tokens that top-k keeps where it goes by a list
 _WARPS = 8
 MOST_DRAFTS = 62  # what is known of drafts fits into a few registers of each thread
 
 
 class _Kernels(NamedTuple):
     choosing: ModuleType
+    nearest: ModuleType
     drawing: ModuleType
     finishing: ModuleType
 
@@ -29,10 +33,10 @@ class _Kernels(NamedTuple):
 def kernels() -> _Kernels | None:
     """The kernels; None where there is no Triton."""
     try:
-        from specdec_tui.backends.gpu import choosing, drawing, finishing
+        from specdec_tui.backends.gpu import choosing, drawing, finishing, nearest
     except ImportError:
         return None
-    return _Kernels(choosing, drawing, finishing)
+    return _Kernels(choosing, nearest, drawing, finishing)
 
 
 def fits(plan: Plan, device: torch.device) -> bool:
@@ -42,13 +46,13 @@ def fits(plan: Plan, device: torch.device) -> bool:
 
 
 class KernelChoosing:
-    """See `round_state.Choosing`. `tile`: a power of two."""
+    """See `round_state.Choosing`. `tile` and `room`: powers of two."""
 
-    def __init__(self, plan: Plan, state: RoundState, tile: int = TILE) -> None:
+    def __init__(self, plan: Plan, state: RoundState, tile: int = TILE, room: int = ROOM) -> None:
         found = kernels()
         assert found is not None, "needs Triton"
-        self._choosing, self._drawing, self._finishing = found
-        self._plan, self._state, self._tile = plan, state, tile
+        self._choosing, self._nearest, self._drawing, self._finishing = found
+        self._plan, self._state, self._room = plan, state, room
         sampler, gamma, width = plan.sampler, plan.gamma, plan.width
         device = self._device = state.length.device
         self._overlap = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
@@ -71,13 +75,17 @@ class KernelChoosing:
         inverse = float(1 / torch.tensor(sampler.divisor, dtype=torch.float32))
         values = [inverse, top_k, sampler.top_p, floor]
         self._settings = torch.tensor(values, dtype=torch.float64, device=device)
-        self._searches = [mass for mass, asked in ((False, top_k > 0), (True, sampler.uses_top_p)) if asked]
+        self._listed = 0 < top_k <= min(_MOST_LISTED, self._tiles * _PARTS // 4)
+        asked = ((False, top_k > 0), (True, sampler.uses_top_p))
+        self._searches = [mass for mass, wanted in asked if wanted and not self._listed]
         self._scale = 2.0 ** (62 - width.bit_length())
         count, levels = len(self._searches), int(self._choosing.LEVELS)
         self._cleared = count * levels * 2 * int(self._choosing.BINS)
         self._bins = self._empty(gamma + 1, self._cleared, dtype=torch.int64)
-        self._search_state = self._empty(gamma + 1, count * int(self._choosing.STATE), dtype=torch.int64)
-        self._total = self._empty(gamma + 1, dtype=torch.int64)
+        self._search_state = self._empty(gamma + 1, max(1, count) * int(self._choosing.STATE), dtype=torch.int64)
+        self._near = self._empty(gamma + 1 if self._listed else 0, room, dtype=torch.int32)
+        self._crests = self._empty(gamma + 1 if self._listed else 0, self._tiles, _PARTS)
+        self._total = self._empty(gamma + 1, 2, dtype=torch.int64)
         self._peaks, self._sums = (self._empty(gamma + 1, self._tiles) for _ in range(2))
         self._running = self._empty(gamma + 1, self._tiles, dtype=torch.float64)
         self._rests = self._empty(gamma, self._tiles, dtype=torch.float64)
@@ -141,26 +149,31 @@ class KernelChoosing:
         state, grid, count = self._state, (self._tiles, len(logits)), len(self._searches)
         options = {**self._sizes, "num_warps": _WARPS, **self._early}
         self._choosing.tile_peaks[grid](
-            logits, self._settings, self._peaks, self._sums, self._bins, self._total, self._cleared, **options
-        )
+            logits, self._settings, self._peaks, self._sums, self._bins, self._total, self._crests, self._cleared,
+            _PARTS if self._listed else 0, **options,
+        )  # fmt: skip
         options["many"] = self._many
-        found = (self._bins, self._search_state)
         for second, mass in enumerate(self._searches):
             for level in range(1, int(self._choosing.LEVELS) + 1):
                 self._choosing.fill_bins[grid](
-                    logits, self._settings, self._peaks, self._sums, *found, level, mass, second, count, self._scale,
-                    **options,
+                    logits, self._settings, self._peaks, self._sums, self._bins, self._search_state, level, mass,
+                    second, count, self._scale, **options,
                 )  # fmt: skip
-        mass = bool(self._searches) and self._searches[-1]
-        floored = self._plan.sampler.uses_min_p
+        options["room"] = self._room
+        if self._listed:
+            self._nearest.gather_near[grid](
+                logits, self._settings, self._peaks, self._crests, self._near, self._total, _PARTS, **options
+            )
+        mass, floored = self._plan.sampler.uses_top_p, self._plan.sampler.uses_min_p
+        found = (self._bins, self._search_state, self._near, self._total)
         if floored:
             self._drawing.sum_kept[grid](
-                logits, self._settings, self._peaks, *found, self._total, count, mass, self._scale, **options
+                logits, self._settings, self._peaks, *found, count, self._listed, mass, self._scale, **options
             )
         self._drawing.write_rows[grid](
-            logits, self._settings, self._peaks, self._sums, *found, self._total, chances, self._running, self._bests,
-            state.noise.seed, state.length, state.prompt, begin, self._noisy, count, mass, floored, self._scale,
-            **options,
+            logits, self._settings, self._peaks, self._sums, *found, chances, self._running, self._bests,
+            state.noise.seed, state.length, state.prompt, begin, self._noisy, count, self._listed, mass, floored,
+            self._scale, **options,
         )  # fmt: skip
 
     def block(self) -> tuple[Tensor, Tensor]:

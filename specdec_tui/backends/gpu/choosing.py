@@ -88,7 +88,9 @@ def tile_peaks(
     sums: tl.tensor,
     bins: tl.tensor,
     total: tl.tensor,
+    crests: tl.tensor,
     cleared: tl.constexpr,
+    parts: tl.constexpr,
     width: tl.constexpr,
     tiles: tl.constexpr,
     tile: tl.constexpr,
@@ -97,7 +99,7 @@ def tile_peaks(
     """Of every tile of rows [n, width] the highest logit, and the sum of exp(-distance) to it. Grid (tiles, n).
 
     peaks and sums float32 [n, tiles]; a peak is not a number where a logit is none. bins int64 [n, cleared] and total
-    int64 [n] become 0.
+    int64 [n, 2] become 0. crests float32 [n, tiles, parts]: the highest logits of equal parts of the tiles, if any.
     """
     if overlap:
         gdc_launch_dependents()
@@ -113,7 +115,11 @@ def tile_peaks(
     at = row * tiles + tl.program_id(0)
     tl.store(peaks + at, tl.where(broken > 0, float("nan"), top))
     tl.store(sums + at, held)
-    tl.store(total + row, tl.zeros((), tl.int64), mask=tl.program_id(0) == 0)
+    if tl.program_id(0) == 0:
+        tl.store(total + 2 * row + tl.arange(0, 2), tl.zeros((2,), tl.int64))
+    if parts > 0:
+        crest = tl.max(tl.reshape(x, (parts, tile // parts)), 1)
+        tl.store(crests + at * parts + tl.arange(0, parts), crest)
     if cleared > 0:
         share: tl.constexpr = (cleared + tiles - 1) // tiles
         for begin in range(0, share, BINS):
@@ -168,25 +174,6 @@ def _first_key(place: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
-def _found(bins: tl.tensor, goal: tl.tensor) -> tl.tensor:
-    """The first of the bins with which the running sum reaches `goal`, and the sum before it."""
-    coarse, fine = tl.arange(0, _COARSE), tl.arange(0, _FINE)
-    sums = tl.sum(tl.load(bins + coarse[:, None] * _FINE + fine[None, :]), 1)
-    block = tl.minimum(tl.sum((tl.cumsum(sums, 0) < goal).to(tl.int32), 0), _COARSE - 1)
-    before = tl.sum(tl.where(coarse < block, sums, 0), 0)
-    held = tl.load(bins + block * _FINE + fine)
-    place = tl.minimum(tl.sum((tl.cumsum(held, 0) + before < goal).to(tl.int32), 0), _FINE - 1)
-    return block * _FINE + place, before + tl.sum(tl.where(fine < place, held, 0), 0)
-
-
-@triton.jit
-def _sum_of(bins: tl.tensor, count: tl.tensor) -> tl.tensor:
-    """The sum of the first `count` of the bins."""
-    place = tl.arange(0, BINS)
-    return tl.sum(tl.load(bins + place, mask=place < count, other=0), 0)
-
-
-@triton.jit
 def searched(
     bins: tl.tensor, state: tl.tensor, settings: tl.tensor, level: tl.constexpr, mass: tl.constexpr
 ) -> tl.tensor:
@@ -195,33 +182,41 @@ def searched(
     The first key of the bin that holds the edge; what is still to be reached, in it; and the probability before it,
     after the last level with it.
     """
-    here = bins + (level - 1) * 2 * BINS
-    own = here
-    if mass:
-        own = here + BINS
     if level == 1:
-        if mass:
-            goal = tl.ceil(_sum_of(here + BINS, BINS).to(tl.float64) * tl.load(settings + 2)).to(tl.int64)
-            goal = tl.maximum(goal, 1)
-        else:
-            goal = tl.load(settings + 1).to(tl.int64)
         first = tl.zeros((), tl.int32)
+        goal = tl.load(settings + 1).to(tl.int64)
         held = tl.zeros((), tl.int64)
     else:
         first, goal, held = recalled(state, level - 1)
-    place, before = _found(own, goal)
+    coarse, fine = tl.arange(0, _COARSE), tl.arange(0, _FINE)
+    counts = bins + (level - 1) * 2 * BINS
+    masses = counts + BINS
+    grid = fine[:, None] * _COARSE + coarse[None, :]
+    far = tl.sum(tl.load(masses + grid), 0)
     if mass:
-        held += before
+        own = far
+        if level == 1:
+            goal = tl.maximum(tl.ceil(tl.sum(own, 0).to(tl.float64) * tl.load(settings + 2)).to(tl.int64), 1)
     else:
-        held += _sum_of(here + BINS, place)
+        own = tl.sum(tl.load(counts + grid), 0)
+    block = tl.minimum(tl.sum((tl.cumsum(own, 0) < goal).to(tl.int32), 0), _COARSE - 1)
+    goal -= tl.sum(tl.where(coarse < block, own, 0), 0)
+    held += tl.sum(tl.where(coarse < block, far, 0), 0)
+    close = tl.load(masses + fine * _COARSE + block)
+    own = close
+    if not mass:
+        own = tl.load(counts + fine * _COARSE + block)
+    place = tl.minimum(tl.sum((tl.cumsum(own, 0) < goal).to(tl.int32), 0), _FINE - 1)
+    goal -= tl.sum(tl.where(fine < place, own, 0), 0)
+    held += tl.sum(tl.where(fine < place + (level == LEVELS), close, 0), 0)
+    place += block * _FINE
     if level == 1:
         first = _first_key(place)
     elif level == 2:
         first += place << 11
     else:
         first += place
-        held += tl.load(here + BINS + place)
-    return first, goal - before, held
+    return first, goal, held
 
 
 @triton.jit
@@ -313,7 +308,9 @@ def fill_bins(
         else:
             asked &= (key >= first) & (key - first < BINS)
             place = key - first
-    here = bins + (level - 1) * 2 * BINS + tl.where(asked, place, 0)
+    # Bins that follow each other lie in lines of their own: many programs add to them at once.
+    slot = (place % _FINE) * _COARSE + place // _FINE
+    here = bins + (level - 1) * 2 * BINS + tl.where(asked, slot, 0)
     if not mass:
         tl.atomic_add(here, tl.full((tile,), 1, tl.int64), mask=asked, sem="relaxed")
     tl.atomic_add(here + BINS, whole, mask=asked, sem="relaxed")

@@ -13,6 +13,7 @@ import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
 from specdec_tui.backends.gpu.choosing import BINS, LEVELS, STATE, best_of, kept, peak_of, recalled, searched, total_of
+from specdec_tui.backends.gpu.nearest import nearest_edge
 
 _NONE = tl.constexpr(-(1 << 63))
 # splitmix64, as in `decoding.sampling`.
@@ -38,23 +39,54 @@ def _noise(seed: tl.tensor, position: tl.tensor, token: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def _edge(
+    rows: tl.tensor,
+    settings: tl.tensor,
+    bins: tl.tensor,
+    state: tl.tensor,
+    near: tl.tensor,
+    total: tl.tensor,
+    top: tl.tensor,
+    row: tl.tensor,
+    searches: tl.constexpr,
+    listed: tl.constexpr,
+    mass: tl.constexpr,
+    scale: tl.constexpr,
+    width: tl.constexpr,
+    tile: tl.constexpr,
+    room: tl.constexpr,
+) -> tl.tensor:
+    """The key of the edge of a row, and the probability up to it: of the last search, or by what is listed."""
+    if listed:
+        row_start = rows + row.to(tl.int64) * width
+        count = tl.load(total + 2 * row + 1)
+        return nearest_edge(row_start, settings, near + row * room, count, top, mass, scale, width, tile, room)
+    last = row * searches + searches - 1
+    edge, _goal, held = searched(bins + last * LEVELS * 2 * BINS, state + last * STATE, settings, LEVELS, mass)
+    return edge, held
+
+
+@triton.jit
 def sum_kept(
     rows: tl.tensor,
     settings: tl.tensor,
     peaks: tl.tensor,
     bins: tl.tensor,
     state: tl.tensor,
+    near: tl.tensor,
     total: tl.tensor,
     searches: tl.constexpr,
+    listed: tl.constexpr,
     mass: tl.constexpr,
     scale: tl.constexpr,
     width: tl.constexpr,
     tiles: tl.constexpr,
     many: tl.constexpr,
     tile: tl.constexpr,
+    room: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
-    """total int64 [n] += the probability that the searches and min-p keep, in units of 1 / scale. Grid (tiles, n)."""
+    """total int64 [n, 2] at 0 += the probability that is kept, min-p too, in units of 1 / scale. Grid (tiles, n)."""
     if overlap:
         gdc_launch_dependents()
         gdc_wait()
@@ -64,13 +96,14 @@ def sum_kept(
     top = peak_of(peaks, row, tiles, many)
     distance = (top - x) * tl.load(settings).to(tl.float32)
     asked = (token < width) & (distance <= tl.load(settings + 3).to(tl.float32))
-    if searches > 0:
-        last = row * searches + searches - 1
-        edge, goal, held = searched(bins + last * LEVELS * 2 * BINS, state + last * STATE, settings, LEVELS, mass)
-        kept(state + last * STATE, LEVELS, edge, goal, held)
+    if (searches > 0) or listed:
+        edge, held = _edge(
+            rows, settings, bins, state, near, total, top, row, searches, listed, mass, scale, width, tile, room
+        )
+        kept(state + (row + 1) * max(searches, 1) * STATE - STATE, LEVELS, edge, held, held)
         asked &= distance.to(tl.int32, bitcast=True) <= edge
     whole = (tl.exp(-distance).to(tl.float64) * scale).to(tl.int64)
-    tl.atomic_add(total + row, tl.sum(tl.where(asked, whole, 0), 0), mask=top == top, sem="relaxed")
+    tl.atomic_add(total + 2 * row, tl.sum(tl.where(asked, whole, 0), 0), mask=top == top, sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["begin"], do_not_specialize_on_alignment=["chances"])
@@ -81,6 +114,7 @@ def write_rows(
     sums: tl.tensor,
     bins: tl.tensor,
     state: tl.tensor,
+    near: tl.tensor,
     total: tl.tensor,
     chances: tl.tensor,
     running: tl.tensor,
@@ -91,6 +125,7 @@ def write_rows(
     begin: tl.tensor,
     noisy: tl.constexpr,
     searches: tl.constexpr,
+    listed: tl.constexpr,
     mass: tl.constexpr,
     floored: tl.constexpr,
     scale: tl.constexpr,
@@ -98,6 +133,7 @@ def write_rows(
     tiles: tl.constexpr,
     many: tl.constexpr,
     tile: tl.constexpr,
+    room: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
     """chances float32 [n, width]: the processed distributions of rows [n, width]. Grid (tiles, n).
@@ -117,19 +153,20 @@ def write_rows(
     top = peak_of(peaks, row, tiles, many)
     distance = (top - x) * inverse
     weight = tl.exp(-distance)
-    if searches > 0:
-        last = row * searches + searches - 1
+    if (searches > 0) or listed:
         if floored:
-            edge, _goal, held = recalled(state + last * STATE, LEVELS)
+            edge, _goal, held = recalled(state + (row + 1) * max(searches, 1) * STATE - STATE, LEVELS)
         else:
-            edge, _goal, held = searched(bins + last * LEVELS * 2 * BINS, state + last * STATE, settings, LEVELS, mass)
+            edge, held = _edge(
+                rows, settings, bins, state, near, total, top, row, searches, listed, mass, scale, width, tile, room
+            )
         weight = tl.where(distance.to(tl.int32, bitcast=True) <= edge, weight, 0.0)
         whole = held.to(tl.float64) / scale
     else:
         whole = total_of(peaks, sums, top, inverse, row, tiles, many)
     if floored:
         weight = tl.where(distance <= tl.load(settings + 3).to(tl.float32), weight, 0.0)
-        whole = tl.load(total + row).to(tl.float64) / scale
+        whole = tl.load(total + 2 * row).to(tl.float64) / scale
     chance = tl.div_rn(weight, whole.to(tl.float32))
     chance = tl.where(top == top, chance, float("nan"))
     tl.store(chances + place, chance, mask=inside)
