@@ -13,7 +13,7 @@ from bitsandbytes import functional as bnb
 from bitsandbytes import nn as bnb_nn
 from torch import Tensor, nn
 
-from specdec_tui.backends.gpu.packed_weights import awq, codes_of, fp8, gguf, gptq, mxfp4
+from specdec_tui.backends.gpu.packed_weights import awq, codes_of, fp8, gguf, gptq, is_quantized, mxfp4
 from specdec_tui.backends.gpu.packing import Codes, joined, pack, packable, plain_weights
 
 HALVES = (torch.bfloat16, torch.float16)
@@ -67,6 +67,8 @@ def test_int8_of_bitsandbytes_is_its_own_weights_before_and_after_a_pass() -> No
 def test_other_layers_are_no_codes() -> None:
     assert codes_of(nn.Linear(32, 16)) is None
     assert codes_of(nn.LayerNorm(32)) is None
+    assert not is_quantized(nn.Linear(32, 16)) and not is_quantized(nn.LayerNorm(32))
+    assert is_quantized(linear_4_bits(16, 64, "nf4", False))
 
 
 def test_fp8_has_scales_for_blocks_rows_or_all() -> None:

@@ -35,6 +35,14 @@ def codes_of(module: nn.Module) -> Codes | None:
     return None
 
 
+def is_quantized(module: nn.Module) -> bool:
+    """Whether a module's weights are codes, read here or not."""
+    weight = getattr(module, "weight", None)
+    if isinstance(getattr(module, "qweight", None), Tensor) or type(weight).__name__ in ("Params4bit", "Int8Params"):
+        return True
+    return isinstance(weight, Tensor) and weight.element_size() == 1
+
+
 def _none(like: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.empty(0, dtype=dtype, device=like.device)
 
