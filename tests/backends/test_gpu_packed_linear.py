@@ -16,7 +16,7 @@ if not GPU and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
 
 from specdec_tui.backends.gpu.packed_launch import product  # noqa: E402
-from specdec_tui.backends.gpu.packed_linear import PackedLinear, packed_layers, rows_of  # noqa: E402
+from specdec_tui.backends.gpu.packed_linear import PackedLinear, packed_layers, rows_of, whole_of  # noqa: E402
 from specdec_tui.backends.gpu.packing import Codes, pack, plain_weights  # noqa: E402
 
 DEVICE = "cuda" if GPU else "cpu"
@@ -51,6 +51,10 @@ def test_layers_of_one_matrix_are_each_their_own(tokens: tuple[int, ...]) -> Non
     y = torch.empty(3, 96, dtype=torch.float16, device=DEVICE)
     product(flat, matrix, y)
     assert torch.equal(y[:, 32:48], layers[1](flat))
+    assert whole_of(layers) is matrix
+    assert (
+        whole_of(layers[:2]) is None and whole_of(layers[::-1]) is None and whole_of([*layers[:2], modules[2]]) is None
+    )
 
 
 def test_columns_in_another_order_are_read_in_it() -> None:

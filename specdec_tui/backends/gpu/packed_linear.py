@@ -32,9 +32,10 @@ def rows_of(matrix: Packed, begin: int, count: int) -> Packed:
 class PackedLinear(nn.Module):
     """y = x @ weights.T + bias for x [..., columns] in half precision."""
 
-    def __init__(self, matrix: Packed, bias: Tensor | None) -> None:
+    def __init__(self, matrix: Packed, bias: Tensor | None, whole: Packed | None = None) -> None:
         super().__init__()
         self._matrix = matrix
+        self.whole = whole or matrix  # of which it has some rows
         self.out_features, self.in_features = matrix.shape
         for name in _TENSORS:
             self.register_buffer(f"packed_{name}", getattr(matrix, name), persistent=False)
@@ -86,6 +87,26 @@ def packed_layers(modules: Sequence[nn.Module], dtype: torch.dtype) -> tuple[Pac
     layers, begin = [], 0
     for module, codes in zip(modules, found, strict=True):
         bias = getattr(module, "bias", None)
-        layers.append(PackedLinear(rows_of(matrix, begin, codes.shape[0]), None if bias is None else bias.to(dtype)))
+        bias = None if bias is None else bias.to(dtype)
+        layers.append(PackedLinear(rows_of(matrix, begin, codes.shape[0]), bias, matrix))
         begin += codes.shape[0]
     return matrix, tuple(layers)
+
+
+def whole_of(layers: Sequence[nn.Module]) -> Packed | None:
+    """The one matrix whose rows these packed layers have, all of them and in this order; None where there is none."""
+    packed = [layer for layer in layers if isinstance(layer, PackedLinear)]
+    if len(packed) < len(layers) or any(layer.whole is not packed[0].whole for layer in packed):
+        return None
+    whole, begin = packed[0].whole, whole_begin(packed[0])
+    for layer in packed:
+        if whole_begin(layer) != begin:
+            return None
+        begin += layer.out_features
+    return whole if whole_begin(packed[0]) == 0 and begin == whole.rows else None
+
+
+def whole_begin(layer: PackedLinear) -> int:
+    """The row of its whole matrix that a layer begins with."""
+    apart = int(layer.matrix.weight.storage_offset() - layer.whole.weight.storage_offset())
+    return apart // layer.whole.weight[0].numel() * ROWS
