@@ -46,9 +46,9 @@ from gpu_forms import FORMS, narrow, quantize  # noqa: E402
 from gpu_shapes import MODELS, SETS, build, filling, reads, weight_bytes, widened  # noqa: E402
 from gpu_step_report import Steps, judged, summary, table  # noqa: E402
 
-from specdec_tui.backends import gpu_model  # noqa: E402
 from specdec_tui.backends.cache import RewindableCache  # noqa: E402
 from specdec_tui.backends.causal_lm import OpenStatic, TransformersModel  # noqa: E402
+from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
 from specdec_tui.backends.model import StaticSequence, bucket  # noqa: E402
 from specdec_tui.backends.static_model import PREFILL_CHUNK, StaticContext  # noqa: E402
 from specdec_tui.decoding.device_run import SPARE, Programs  # noqa: E402

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from specdec_tui.backends import gpu_model
 from specdec_tui.backends.cache import RewindableCache, cache_argument, keeps_only_keys_and_values
 from specdec_tui.backends.context_lengths import context_length_of
 from specdec_tui.backends.contexts import CachedContext, RecomputedContext
 from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.generate_probe import Inputs, input_device, inputs_of_generate
+from specdec_tui.backends.gpu import model as gpu_model
 from specdec_tui.backends.model import ModelContext, StaticSequence, bucket
 from specdec_tui.backends.rotations import Forwarding, LengthContext, LengthRotations, Turned
 from specdec_tui.backends.state_context import Keeping, keeping

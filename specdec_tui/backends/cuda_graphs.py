@@ -8,7 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from specdec_tui.backends import gpu_model
+from specdec_tui.backends.gpu import launches
 
 _WARM_UPS = 2  # libraries choose kernels and take their workspaces when they are first used
 
@@ -46,7 +46,6 @@ def mark(place: Tensor) -> None:
 
     RuntimeError where there is no Triton: without that clock a round's parts cannot be told.
     """
-    kernels = gpu_model.kernels()
-    if kernels is None:
+    if launches.kernels() is None:
         raise RuntimeError("the GPU's clock is read with Triton, which is not installed")
-    kernels.store_time[(1,)](place)
+    launches.store_time(place)

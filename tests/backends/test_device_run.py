@@ -13,8 +13,8 @@ import torch
 from tiny_transformers import tiny_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from specdec_tui.backends import gpu_model
 from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.gpu import model as gpu_model
 from specdec_tui.backends.model import bucket
 from specdec_tui.backends.static_model import StaticContext, why_not_static
 from specdec_tui.decoding.device_run import STEPS, Need, Programs, need_of

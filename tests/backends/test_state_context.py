@@ -12,8 +12,9 @@ import torch
 import transformers
 from tiny_transformers import RECURRENT, tiny_model
 
-from specdec_tui.backends import gpu_model, states
+from specdec_tui.backends import states
 from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.gpu import model as gpu_model
 from specdec_tui.backends.rotations import LengthContext
 from specdec_tui.backends.state_context import APART, FAR, NEAR, StateContext
 from specdec_tui.decoding import prompt as prompts

@@ -1,0 +1,230 @@
+"""Described models on a GPU at the speed of its memory: passes over a few tokens by our own kernels.
+
+What has no description is captured as transformers computes it (`static_model`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from specdec_tui.backends.decoder import Decoder, describe
+from specdec_tui.backends.gpu import launches
+from specdec_tui.backends.gpu.launches import Follow, Read, Rules, Shares
+from specdec_tui.backends.gpu.weights import Affine, LayerWeights, Weights, fuse
+from specdec_tui.backends.model import bucket
+from specdec_tui.backends.static_model import Forward, prefilled
+
+MOST_TOKENS = 64  # of a pass by these kernels
+# Where the weights of an RMS norm can come before its factor: their products with the stream may be too large else.
+FOLDING = (torch.bfloat16,)
+
+_UNBOUNDED = 32_768  # positions where a model names no limit
+_SHARE, _MOST_SHARES = 256, 64  # tokens of the text that one program attends to, at least; programs at most
+
+
+def fits(model: PreTrainedModel) -> bool:
+    """Whether a loaded model is one that these kernels compute."""
+    return not why_not(model)
+
+
+def why_not(model: PreTrainedModel) -> str:
+    """Why these kernels do not compute a loaded model; empty where they do."""
+    decoder = describe(model)
+    if isinstance(decoder, str):
+        return decoder
+    if model.dtype not in (torch.bfloat16, torch.float16):
+        return "its weights are not in half precision"
+    if any(weight.dtype is not model.dtype for weight in model.parameters()):
+        return "its weights are of several kinds"
+    if any(layer.experts for layer in decoder.layers):
+        return "it is a mixture of experts"
+    if decoder.width > 256:
+        return "its heads are wider than 256"
+    return "" if launches.kernels() is not None else "there is no Triton"
+
+
+def opener(model: PreTrainedModel, forward: Forward, context_length: int | None) -> Callable[[int], GpuContext]:
+    """What opens sequences of a model that `fits`, given their capacity."""
+    positions = bucket((context_length or _UNBOUNDED) + MOST_TOKENS)
+    decoder = describe(model)
+    assert isinstance(decoder, Decoder), "ask `fits` first"
+    weights = fuse(model, decoder, positions)
+
+    def open_static(capacity: int) -> GpuContext:
+        if capacity > positions:
+            raise ValueError(f"a text of {capacity} tokens is too long for it")
+        return GpuContext(weights, forward, capacity)
+
+    return open_static
+
+
+class GpuContext:
+    """A `StaticSequence` with keys and values [layers, key heads, capacity, width]."""
+
+    def __init__(self, weights: Weights, forward: Forward, capacity: int) -> None:
+        decoder, family = weights.decoder, weights.decoder.family
+        self._weights, self._forward, self._capacity = weights, forward, capacity
+        self._rules = Rules(
+            launches.overlaps(self._device), decoder.epsilon, family.norm_offset, family.norm == "layer"
+        )
+        shape = (len(weights.layers), decoder.key_heads, capacity, decoder.width)
+        self._keys, self._values = (torch.zeros(shape, dtype=self._dtype, device=self._device) for _ in range(2))
+        self._shares = max(1, min(_MOST_SHARES, capacity // _SHARE))
+        counters = decoder.key_heads * max(launches.row_tiles(decoder, tokens) for tokens in range(1, MOST_TOKENS + 1))
+        self._arrived = torch.zeros(counters, dtype=torch.int32, device=self._device)
+        self._folds = self._dtype in FOLDING and family.norm == "rms" and not any(weights.layers[0].norms[1::2])
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return self._weights.embedding.dtype
+
+    @property
+    def _device(self) -> torch.device:
+        return self._weights.embedding.device
+
+    @property
+    def capacity(self) -> int:
+        return self._capacity
+
+    @torch.inference_mode()
+    def prefill(self, ids: Tensor) -> Tensor:
+        """See `model.StaticSequence`: by the loaded model in chunks, whose keys and values are taken over."""
+        logits, held = prefilled(self._forward, ids)
+        for index, (keys, values) in enumerate(held):
+            self._keys[index, :, : len(ids)] = keys
+            self._values[index, :, : len(ids)] = values
+        return logits
+
+    def extend(self, ids: Tensor, begin: Tensor, keep: int) -> Tensor:
+        """See `model.StaticSequence`; at most `MOST_TOKENS` ids."""
+        if len(ids) > MOST_TOKENS:
+            raise ValueError(f"{len(ids)} tokens are too many for one pass: at most {MOST_TOKENS}")
+        with torch.cuda.device_of(ids), torch.inference_mode():  # Triton launches on the current device
+            return self._extend(ids, begin, keep)
+
+    def _extend(self, ids: Tensor, begin: Tensor, keep: int) -> Tensor:
+        weights, decoder, rules = self._weights, self._weights.decoder, self._rules
+        work = _Work(self, len(ids))
+        first = weights.layers[0].norms[0]
+        launches.embed(
+            rules, ids, begin, weights.embedding,
+            (weights.places, decoder.family.position_offset), work.x, decoder.embedding_scale,
+            self._followed(first, work),
+        )  # fmt: skip
+        branch: tuple[Tensor, Affine] | None = None
+        for index, layer in enumerate(weights.layers):
+            after = weights.layers[index + 1].norms[0] if index + 1 < len(weights.layers) else weights.last_norm
+            branch = self._layer(index, layer, branch, begin, after, work)
+        logits = self._empty(keep, len(weights.head.weight), dtype=torch.float32)
+        own = self._before(branch, weights.last_norm, work, keep)
+        launches.product(rules, own, weights.head, logits, scale=decoder.logit_scale, cap=decoder.logit_cap)
+        return logits
+
+    def _layer(
+        self,
+        index: int,
+        layer: LayerWeights,
+        branch: tuple[Tensor, Affine] | None,
+        begin: Tensor,
+        after: Affine | None,
+        work: _Work,
+    ) -> tuple[Tensor, Affine] | None:
+        """The stream goes through a layer. `branch`, and what comes back: what is still to be added to it after its
+        norm; `after`: the norm behind the layer."""
+        first, behind, second, last = layer.norms
+        parallel = self._weights.decoder.family.parallel
+        if parallel and second is not None:
+            assert first is not None
+            own, other = Read(torch.empty_like(work.x)), Read(torch.empty_like(work.x))
+            launches.normalize(self._rules, work.x, branch, ((first, own.x), (second, other.x)))
+        else:
+            own = other = self._before(branch, first, work)
+        launches.product(self._rules, own, layer.qkv, work.joint)
+        if parallel:  # its MLP reads the stream before attention is added
+            self._feed_forward(other, layer, work)
+        self._attend(index, layer, begin, work)
+        branch = self._add(Read(work.mixed), layer.output, behind, None if parallel else second, work)
+        if not parallel:
+            self._feed_forward(self._before(branch, second, work), layer, work)
+        return self._add(Read(work.active), layer.down, last, after, work)
+
+    def _before(self, branch: tuple[Tensor, Affine] | None, norm: Affine | None, work: _Work, keep: int = 0) -> Read:
+        """The branch is added to the stream; what a product reads of that: the norm of the last `keep` tokens (0: of
+        all)."""
+        x = work.x
+        begin = len(x) - (keep or len(x))
+        if branch is None and norm is None:
+            return Read(x[begin:])
+        if branch is None and self._folds:
+            return Read(work.z[begin:], x[begin:])
+        y = self._empty(keep or len(x), x.shape[1])
+        norms = () if norm is None else ((norm, y),)
+        launches.normalize(self._rules, x, branch, norms, self._weights.decoder.residual_scale, keep)
+        return Read(x[begin:] if norm is None else y)
+
+    def _followed(self, norm: Affine | None, work: _Work) -> Follow | None:
+        return Follow(norm.weight, work.z) if self._folds and norm is not None else None
+
+    def _add(
+        self, own: Read, linear: Affine, norm: Affine | None, after: Affine | None, work: _Work
+    ) -> tuple[Tensor, Affine] | None:
+        """A product is added to the stream, which the norm `after` reads; where it has a norm of its own, both are
+        given back instead."""
+        if norm is None:
+            follow = self._followed(after, work)
+            scale = self._weights.decoder.residual_scale
+            launches.product(self._rules, own, linear, work.x, scale=scale, added=True, follow=follow)
+            return None
+        y = torch.empty_like(work.x)
+        launches.product(self._rules, own, linear, y)
+        return y, norm
+
+    def _feed_forward(self, own: Read, layer: LayerWeights, work: _Work) -> None:
+        decoder = self._weights.decoder
+        if decoder.family.gated:
+            launches.gated_product(self._rules, own, layer.gate_up, work.active, decoder.activation)
+        else:
+            launches.product(self._rules, own, layer.gate_up, work.active, activation=decoder.activation)
+
+    def _attend(self, index: int, layer: LayerWeights, begin: Tensor, work: _Work) -> None:
+        weights, kind = self._weights, self._weights.decoder.layers[index]
+        launches.attend(
+            self._rules,
+            weights.decoder,
+            work.joint,
+            (layer.query_norm, layer.key_norm),
+            None if kind.rotation < 0 else (weights.cosines[kind.rotation], weights.sines[kind.rotation]),
+            begin,
+            (self._keys[index], self._values[index]),
+            layer.sinks,
+            work.shares,
+            work.mixed,
+            kind.window,
+        )
+
+    def _empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        return torch.empty(shape, dtype=dtype or self._dtype, device=self._device)
+
+
+class _Work:
+    """What the layers of a pass over some tokens write and read again: the stream x among it, and z, which is x times
+    the weights of the norm that follows."""
+
+    def __init__(self, context: GpuContext, tokens: int) -> None:
+        decoder = context._weights.decoder
+        rows, shares, width = tokens * decoder.heads, context._shares, decoder.width
+        self.x, self.z = (context._empty(tokens, decoder.hidden) for _ in range(2))
+        self.joint = context._empty(tokens, (decoder.heads + 2 * decoder.key_heads) * width)
+        self.mixed = context._empty(tokens, decoder.heads * width)
+        self.active = context._empty(tokens, decoder.inner)
+        single = torch.float32
+        self.shares = Shares(
+            context._empty(rows, shares, width, dtype=single),
+            context._empty(rows, shares, dtype=single),
+            context._empty(rows, shares, dtype=single),
+            context._arrived,
+        )

@@ -1,0 +1,72 @@
+"""How the work of a kernel is cut: what part of a matrix one program has, by the matrix's shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_SHARED_BYTES = 160 << 10  # of a program, for its pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """`rows` of a matrix for one program, its columns cut into `pieces`, `columns` of each at a time, `stages` - 1 of
+    them ahead.
+
+    Before the kernel before has ended, `early` columns of each piece are loaded, and `ahead` more asked for.
+    """
+
+    rows: int
+    columns: int
+    pieces: int
+    warps: int
+    stages: int
+    early: int
+    ahead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a program of attention goes through its share: so many keys at a time."""
+
+    keys: int
+    warps: int
+    stages: int
+
+
+def attention_cut(lanes: int) -> Cut:
+    return Cut(32, 4, 2) if lanes >= 256 else Cut(128, 4, 2)
+
+
+def power(number: int) -> int:
+    """The next power of two."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def tile_tokens(tokens: int) -> int:
+    """The side of a tensor core's tile that tokens fill."""
+    return max(8, power(tokens))
+
+
+def product_tile(rows: int, columns: int, tokens: int) -> Tile:
+    """How many pieces there are decides how sums round, and hangs on the shape alone; all else is free."""
+    if rows >= 32_768:
+        return fitting(Tile(64, 128, 1, 4, 4, 0, 256), columns, tokens)
+    return fitting(Tile(16, 64, 4, 4, 3, 64, 0), columns, tokens)
+
+
+def gated_tile(rows: int, columns: int, tokens: int) -> Tile:
+    return fitting(Tile(16, 64, 4, 4, 3, 0, 64), columns, tokens, matrices=2)
+
+
+def fitting(tile: Tile, columns: int, tokens: int, matrices: int = 1) -> Tile:
+    """With no more columns than there are, and room for the tokens in shared memory."""
+    whole = power(-(-columns // (16 * tile.pieces)) * 16)
+    early = min(tile.early, whole)
+    if early and tokens > 16:
+        early = min(early, 64)
+    lines = matrices * tile.rows + tile_tokens(tokens)
+    width = min(tile.columns, whole)
+    while width > 16 and 2 * tile.pieces * lines * width * (tile.stages - 1) > _SHARED_BYTES:
+        width //= 2
+    ahead = min(tile.ahead, power(whole - early + 1) // 2)
+    return Tile(tile.rows, width, tile.pieces, tile.warps, tile.stages, early, ahead if ahead >= 64 else 0)

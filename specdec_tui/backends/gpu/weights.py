@@ -1,0 +1,132 @@
+"""The weights of a loaded model as the kernels read them.
+
+Those of a layer that read the same numbers lie in one matrix, of which the loaded model's own are views: both ways to
+compute share the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from specdec_tui.backends.decoder import HEAD_NORMS, Decoder
+
+NONE = torch.empty(0)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A linear layer's weight [rows, columns] and bias [rows], or those of a norm [columns]; empty: it has none."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+@dataclass(frozen=True)
+class LayerWeights:
+    """Weights of a layer.
+
+    norms: before attention, behind it, before the MLP, behind it. qkv [row length, hidden], output [hidden, heads ·
+    width], gate_up [2 · inner, hidden] (or [inner, hidden] without a gate), down [hidden, inner].
+    """
+
+    norms: tuple[Affine | None, Affine | None, Affine | None, Affine | None]
+    query_norm: Tensor
+    key_norm: Tensor
+    sinks: Tensor
+    qkv: Affine
+    output: Affine
+    gate_up: Affine
+    down: Affine
+
+
+@dataclass(frozen=True)
+class Weights:
+    """`places` [positions, hidden]: learned positions. `cosines` and `sines` of each rotation [positions, turned / 2],
+    float32."""
+
+    decoder: Decoder
+    layers: tuple[LayerWeights, ...]
+    embedding: Tensor
+    places: Tensor
+    last_norm: Affine
+    head: Affine
+    cosines: tuple[Tensor, ...]
+    sines: tuple[Tensor, ...]
+
+
+def module_at(module: Any, path: str) -> Any:
+    """The part of a module at a dotted path; None for no path."""
+    for name in path.split(".") if path else ():
+        module = getattr(module, name)
+    return module if path else None
+
+
+def _norm(module: Any) -> Affine | None:
+    return None if module is None else _affine(module)
+
+
+def _affine(module: Any) -> Affine:
+    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
+    return Affine(NONE if weight is None else weight.detach(), NONE if bias is None else bias.detach())
+
+
+def _joined(modules: Sequence[Any], transposed: bool) -> Affine:
+    """Linear layers by rows as one, of which they become views. One without a bias beside others has zeros."""
+    weights = [module.weight.detach().T if transposed else module.weight.detach() for module in modules]
+    whole = weights[0].contiguous() if len(weights) == 1 else torch.cat(weights)
+    begin = 0
+    for module, weight in zip(modules, weights, strict=True):
+        view = whole[begin : begin + len(weight)]
+        module.weight.data = view.T if transposed else view
+        begin += len(weight)
+    biases = [getattr(module, "bias", None) for module in modules]
+    if all(bias is None for bias in biases):
+        return Affine(whole, NONE)
+    found = [
+        whole.new_zeros(len(weight)) if bias is None else bias.detach()
+        for bias, weight in zip(biases, weights, strict=True)
+    ]
+    joint, begin = torch.cat(found), 0
+    for bias, part in zip(biases, found, strict=True):
+        if bias is not None:
+            bias.data = joint[begin : begin + len(part)]
+        begin += len(part)
+    return Affine(whole, joint)
+
+
+@torch.no_grad()
+def fuse(model: PreTrainedModel, decoder: Decoder, positions: int) -> Weights:
+    """The weights of a described model, with rotations for `positions`; the model goes on working."""
+    family = decoder.family
+    layers = []
+    for layer in module_at(model, family.layers):
+        qkv, output, gate_up, down = (
+            _joined([module_at(layer, name) for name in names], family.transposed) for names in family.groups
+        )
+        before, behind, second, last = (_norm(module_at(layer, name)) for name in family.norms)
+        norms = before, behind, second, last
+        query_norm, key_norm = (
+            module_at(layer, name).weight.detach() if family.head_norms else NONE for name in HEAD_NORMS
+        )
+        sinks = module_at(layer, family.sinks)
+        sinks = NONE if sinks is None else sinks.detach()
+        layers.append(LayerWeights(norms, query_norm, key_norm, sinks, qkv, output, gate_up, down))
+    device = model.get_input_embeddings().weight.device
+    angles = [torch.arange(positions)[:, None] * rotation.frequencies.float() for rotation in decoder.rotations]
+    scales = [rotation.scale for rotation in decoder.rotations]
+    return Weights(
+        decoder,
+        tuple(layers),
+        model.get_input_embeddings().weight.detach(),
+        module_at(model, family.positions).weight.detach() if family.positions else NONE,
+        _affine(module_at(model, family.last_norm)),
+        _affine(model.get_output_embeddings()),
+        tuple((angle.cos() * scale).to(device) for angle, scale in zip(angles, scales, strict=True)),
+        tuple((angle.sin() * scale).to(device) for angle, scale in zip(angles, scales, strict=True)),
+    )

@@ -1,0 +1,30 @@
+"""Triton's interpreter, where the environment asks for it (TRITON_INTERPRET=1): kernels in NumPy on a CPU, slowly."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import torch
+
+GPU = torch.cuda.is_available()
+
+
+def need_triton() -> None:
+    """Skip the test file that asks where there is nothing to run kernels."""
+    pytest.importorskip("triton", reason="needs Triton")
+    if GPU:
+        return
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
+    from triton.runtime import interpreter  # type: ignore[import-not-found]
+
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        # NumPy 2.4 makes no number of an array of one, which triton 3.6 asks for at each range.
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
