@@ -94,7 +94,8 @@ class DeviceRound:
 
     def rewind_results(self) -> None:
         """Let the results of the next round be the first ones read."""
-        self._state.slot.zero_()
+        if self.plan.steps > 1:
+            self._state.slot.zero_()
 
     def give(self, drafts: Sequence[int]) -> None:
         """Drafts of the host for the next round, at most γ."""
