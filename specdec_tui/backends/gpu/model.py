@@ -13,8 +13,9 @@ from transformers import PreTrainedModel
 
 from specdec_tui.backends.decoder import Decoder, describe
 from specdec_tui.backends.gpu import launches
+from specdec_tui.backends.gpu.expert_launches import Room, mix
 from specdec_tui.backends.gpu.launches import Follow, Read, Rules, Shares
-from specdec_tui.backends.gpu.weights import Affine, LayerWeights, Weights, fuse
+from specdec_tui.backends.gpu.weights import Affine, ExpertWeights, LayerWeights, Weights, fuse
 from specdec_tui.backends.model import bucket
 from specdec_tui.backends.static_model import Forward, prefilled
 
@@ -40,8 +41,9 @@ def why_not(model: PreTrainedModel) -> str:
         return "its weights are not in half precision"
     if any(weight.dtype is not model.dtype for weight in model.parameters()):
         return "its weights are of several kinds"
-    if any(layer.experts for layer in decoder.layers):
-        return "it is a mixture of experts"
+    mixed = any(layer.experts for layer in decoder.layers)
+    if mixed and (decoder.family.parallel or decoder.family.norms[3]):
+        return "its mixtures of experts are not added to the stream alone"
     if decoder.width > 256:
         return "its heads are wider than 256"
     return "" if launches.kernels() is not None else "there is no Triton"
@@ -148,6 +150,9 @@ class GpuContext:
             self._feed_forward(other, layer, work)
         self._attend(index, layer, begin, work)
         branch = self._add(Read(work.mixed), layer.output, behind, None if parallel else second, work)
+        if layer.experts is not None:
+            self._mix(index, self._before(branch, second, work), layer.experts, after, work)
+            return None
         if not parallel:
             self._feed_forward(self._before(branch, second, work), layer, work)
         return self._add(Read(work.active), layer.down, last, after, work)
@@ -190,6 +195,14 @@ class GpuContext:
         else:
             launches.product(self._rules, own, layer.gate_up, work.active, activation=decoder.activation)
 
+    def _mix(self, index: int, own: Read, weights: ExpertWeights, after: Affine | None, work: _Work) -> None:
+        decoder = self._weights.decoder
+        kind = decoder.layers[index].experts
+        assert kind is not None, "they have weights"
+        follow = self._followed(after, work)
+        room = work.mixtures[kind]
+        mix(self._rules, own, weights, kind, decoder.activation, decoder.residual_scale, room, work.x, follow)
+
     def _attend(self, index: int, layer: LayerWeights, begin: Tensor, work: _Work) -> None:
         weights, kind = self._weights, self._weights.decoder.layers[index]
         launches.attend(
@@ -222,6 +235,8 @@ class _Work:
         self.mixed = context._empty(tokens, decoder.heads * width)
         self.active = context._empty(tokens, decoder.inner)
         single = torch.float32
+        kinds = {layer.experts for layer in decoder.layers if layer.experts}
+        self.mixtures = {kind: Room.of(kind, tokens, context._dtype, context._arrived) for kind in kinds}
         self.shares = Shares(
             context._empty(rows, shares, width, dtype=single),
             context._empty(rows, shares, dtype=single),

@@ -58,6 +58,24 @@ def gated_tile(rows: int, columns: int, tokens: int) -> Tile:
     return fitting(Tile(16, 64, 4, 4, 3, 0, 64), columns, tokens, matrices=2)
 
 
+def router_tile(columns: int, tokens: int) -> Tile:
+    """A router has few rows: what each takes is short, or it is waited for."""
+    return fitting(Tile(16, 128, 8, 8, 4, 128, 256), columns, tokens)
+
+
+def experts_tile(columns: int) -> Tile:
+    return fitting(Tile(16, 64, 4, 4, 4, 0, 0), columns, 1, matrices=2)
+
+
+def experts_down_tile(slots: int, columns: int) -> Tile:
+    """`pieces` of all slots together, at least four."""
+    cuts = max(1, 4 // power(slots))
+    pieces = power(slots) * cuts
+    whole = power(-(-columns // (16 * cuts)) * 16)
+    width = min(64, whole)
+    return Tile(16, width, pieces, 4 if pieces <= 4 else 8, 4, width, 64 if whole >= 2 * width >= 128 else 0)
+
+
 def fitting(tile: Tile, columns: int, tokens: int, matrices: int = 1) -> Tile:
     """With no more columns than there are, and room for the tokens in shared memory."""
     whole = power(-(-columns // (16 * tile.pieces)) * 16)

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from specdec_tui.backends.decoder import HEAD_NORMS, Decoder
+from specdec_tui.backends.families import ExpertNames
 
 NONE = torch.empty(0)
 
@@ -28,11 +29,29 @@ class Affine:
 
 
 @dataclass(frozen=True)
+class ExpertWeights:
+    """Weights of a mixture of experts.
+
+    router [count (+ 1: the gate of the shared expert), hidden], gate_up [count, 2 · inner, hidden], whose rows of gate
+    and up lie `in_turn` or gate first, down [count, hidden, inner]; biases of the last two [count, rows]. The shared
+    expert's as those of an MLP, empty where there is none.
+    """
+
+    router: Affine
+    gate_up: Affine
+    down: Affine
+    in_turn: bool
+    shared_gate_up: Affine
+    shared_down: Affine
+
+
+@dataclass(frozen=True)
 class LayerWeights:
     """Weights of a layer.
 
     norms: before attention, behind it, before the MLP, behind it. qkv [row length, hidden], output [hidden, heads ·
-    width], gate_up [2 · inner, hidden] (or [inner, hidden] without a gate), down [hidden, inner].
+    width], gate_up [2 · inner, hidden] (or [inner, hidden] without a gate), down [hidden, inner]; these two are empty
+    where there are `experts`.
     """
 
     norms: tuple[Affine | None, Affine | None, Affine | None, Affine | None]
@@ -43,6 +62,7 @@ class LayerWeights:
     output: Affine
     gate_up: Affine
     down: Affine
+    experts: ExpertWeights | None = None
 
 
 @dataclass(frozen=True)
@@ -100,15 +120,35 @@ def _joined(modules: Sequence[Any], transposed: bool) -> Affine:
     return Affine(whole, joint)
 
 
+def _experts(layer: Any, names: ExpertNames) -> ExpertWeights:
+    """Experts that lie [columns, rows] are turned over, and the model's own become views: never two of a layer."""
+    nothing = Affine(NONE, NONE)
+    gates = [module_at(layer, name) for name in (names.router, names.shared_gate) if name]
+    experts = module_at(layer, names.experts)
+    found = []
+    for name in ("gate_up_proj", "down_proj"):
+        weight, bias = getattr(experts, name), getattr(experts, f"{name}_bias", None)
+        whole = weight.detach().mT.contiguous() if names.transposed else weight.detach().contiguous()
+        weight.data = whole.mT if names.transposed else whole
+        found.append(Affine(whole, NONE if bias is None else bias.detach()))
+    shared = [module_at(layer, name) for name in names.shared]
+    gate_up, down = (_joined(shared[:2], False), _joined(shared[2:], False)) if shared else (nothing, nothing)
+    return ExpertWeights(_joined(gates, False), found[0], found[1], names.transposed, gate_up, down)
+
+
 @torch.no_grad()
 def fuse(model: PreTrainedModel, decoder: Decoder, positions: int) -> Weights:
     """The weights of a described model, with rotations for `positions`; the model goes on working."""
     family = decoder.family
     layers = []
-    for layer in module_at(model, family.layers):
-        qkv, output, gate_up, down = (
-            _joined([module_at(layer, name) for name in names], family.transposed) for names in family.groups
-        )
+    nothing = Affine(NONE, NONE)
+    for layer, kind in zip(module_at(model, family.layers), decoder.layers, strict=True):
+        joint = [
+            _joined([module_at(layer, name) for name in names], family.transposed)
+            for names in family.groups[: 2 if kind.experts else 4]
+        ]
+        qkv, output, gate_up, down = (*joint, nothing, nothing)[:4]
+        experts = _experts(layer, family.experts) if kind.experts and family.experts else None
         before, behind, second, last = (_norm(module_at(layer, name)) for name in family.norms)
         norms = before, behind, second, last
         query_norm, key_norm = (
@@ -116,7 +156,7 @@ def fuse(model: PreTrainedModel, decoder: Decoder, positions: int) -> Weights:
         )
         sinks = module_at(layer, family.sinks)
         sinks = NONE if sinks is None else sinks.detach()
-        layers.append(LayerWeights(norms, query_norm, key_norm, sinks, qkv, output, gate_up, down))
+        layers.append(LayerWeights(norms, query_norm, key_norm, sinks, qkv, output, gate_up, down, experts))
     device = model.get_input_embeddings().weight.device
     angles = [torch.arange(positions)[:, None] * rotation.frequencies.float() for rotation in decoder.rotations]
     scales = [rotation.scale for rotation in decoder.rotations]

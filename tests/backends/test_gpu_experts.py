@@ -1,0 +1,142 @@
+"""Mixtures of experts by the GPU's kernels; see test_gpu_model.py for where this runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from family_variants import VARIANTS, made
+from interpreted import GPU, need_triton
+
+need_triton()
+
+from specdec_tui.backends.causal_lm import TransformersModel  # noqa: E402
+from specdec_tui.backends.decoder import Experts  # noqa: E402
+from specdec_tui.backends.gpu import expert_launches  # noqa: E402
+from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
+from specdec_tui.backends.gpu.expert_launches import Room  # noqa: E402
+from specdec_tui.backends.gpu.launches import Read, Rules, overlaps  # noqa: E402
+from specdec_tui.backends.gpu.weights import NONE, Affine  # noqa: E402
+
+DEVICE = torch.device("cuda" if GPU else "cpu")
+MIXTURES = [name for name, (_, values) in VARIANTS.items() if "num_experts_per_tok" in values]
+IDS = [(37 * i + 5) % 96 for i in range(24)]
+RULES = Rules(overlaps(DEVICE), 1e-6, 0.0, False)
+
+
+def opened(name: str, dtype: torch.dtype) -> tuple[TransformersModel, gpu_model.GpuContext]:
+    network = made(*VARIANTS[name])
+    for parameter in network.parameters():
+        parameter.data = parameter.data.to(dtype)
+    network.to(DEVICE)
+    model = TransformersModel(network)
+    return model, gpu_model.opener(network, model.forward, 64)(64)
+
+
+def test_there_are_mixtures_of_all_families() -> None:
+    assert {VARIANTS[name][0] for name in MIXTURES} == {
+        f"{name}Config" for name in ("Mixtral", "Qwen2Moe", "Qwen3Moe", "Olmoe", "GptOss")
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "folds"), [(name, False) for name in MIXTURES] + [("qwen2_moe", True), ("gpt_oss", True)]
+)
+def test_passes_in_single_precision_give_the_logits_of_the_model(
+    name: str, folds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if folds:
+        monkeypatch.setattr(gpu_model, "FOLDING", (torch.float32,))
+    model, context = opened(name, torch.float32)
+    expected = model.forward(IDS, len(IDS))
+    tokens = torch.tensor(IDS, device=DEVICE)
+    context.prefill(tokens[:20])
+    got = [context.extend(tokens[at : at + n], torch.tensor([at], device=DEVICE), n) for at, n in ((20, 3), (23, 1))]
+    bound = (2e-2 if GPU else 2e-5) * expected.abs().max().item()  # a GPU multiplies with fewer bits
+    assert (torch.cat(got) - expected[20:]).abs().max().item() <= bound
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_a_token_in_a_block_has_the_numbers_of_a_token_alone(name: str) -> None:
+    _, context = opened(name, torch.float16)
+    tokens = torch.tensor(IDS, device=DEVICE)
+    context.prefill(tokens[:12])
+    block = context.extend(tokens[12:15], torch.tensor([12], device=DEVICE), 3)
+    alone = [context.extend(tokens[at : at + 1], torch.tensor([at], device=DEVICE), 1) for at in range(12, 15)]
+    assert block.isfinite().all()
+    assert torch.equal(block, torch.cat(alone))
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen2_moe", "gpt_oss"])
+def test_models_of_half_precision_fit_and_go_on_working(name: str) -> None:
+    network = made(*VARIANTS[name]).half().to(DEVICE)
+    assert not gpu_model.why_not(network)
+    model = TransformersModel(network)
+    before, bytes_before = model.forward(IDS, len(IDS)), stored(network)
+    gpu_model.opener(network, model.forward, 64)
+    assert torch.allclose(model.forward(IDS, len(IDS)), before, atol=1e-2 * before.abs().max().item())
+    assert stored(network) == bytes_before
+
+
+def stored(network: torch.nn.Module) -> int:
+    storages = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in network.parameters()}
+    return sum(storages.values())
+
+
+def chosen_by(scores: list[list[float]], **fields: Any) -> Room:
+    """What a router chooses by scores [tokens, count], of whose rows each token has its own column."""
+    matrix = torch.tensor(scores, device=DEVICE)
+    tokens, count = matrix.shape
+    kind = Experts(**({"count": count, "chosen": 2, "inner": 16, "scoring": "softmax", "normed": False} | fields))
+    x = torch.zeros(tokens, 32, device=DEVICE)
+    x[:, :tokens] = torch.eye(tokens)
+    weight = torch.zeros(count, 32, device=DEVICE)
+    weight[:, :tokens] = matrix.T
+    arrived = torch.zeros(1, dtype=torch.int32, device=DEVICE)
+    room = Room.of(kind, tokens, torch.float32, arrived)
+    expert_launches.route(RULES, Read(x), Affine(weight, NONE), kind, room, 3.0)
+    assert arrived.item() == 0
+    return room
+
+
+def test_of_equal_scores_the_first_are_chosen() -> None:
+    room = chosen_by([[1.0, 2.0, 2.0, 2.0, 0.0], [0.5] * 5, [0.0, 1.0, 0.0, 0.0, 1.0]])
+    assert room.chosen.tolist() == [[1, 2], [0, 1], [1, 4]]
+
+
+def test_many_experts_are_ordered_by_score() -> None:
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randn(3, 70, generator=generator) * 4
+    room = chosen_by(scores.half().float().tolist(), chosen=8)
+    assert room.chosen.tolist() == scores.half().float().topk(8).indices.tolist()
+
+
+@pytest.mark.parametrize(
+    ("fields", "among"),
+    [({}, False), ({"normed": True}, True), ({"scoring": "chosen"}, True), ({"scale": 2.0}, False)],
+    ids=["all", "normed", "chosen", "scaled"],
+)
+def test_shares_are_those_of_a_softmax(fields: dict[str, Any], among: bool) -> None:
+    scores = torch.tensor([0.5, 2.0, 1.0, -1.0])
+    room = chosen_by([scores.tolist()], **fields)
+    expected = scores[[1, 2]].softmax(0) if among else scores.softmax(0)[[1, 2]]
+    assert room.chosen.tolist() == [[1, 2]]
+    scale = 3.0 * fields.get("scale", 1.0)
+    assert torch.allclose(room.shares[0, :2].cpu(), expected * scale, rtol=2e-3 if GPU else 1e-6)
+
+
+def test_scores_that_are_not_numbers_choose_experts_that_exist() -> None:
+    """Whatever was chosen, nothing outside the matrices is read, and the result is no number either."""
+    count, hidden, inner = 4, 32, 16
+    kind = Experts(count, 2, inner, "softmax", True)
+    room = Room.of(kind, 1, torch.float32, torch.zeros(1, dtype=torch.int32, device=DEVICE))
+    room.chosen.fill_(1 << 20)
+    x = torch.full((1, hidden), torch.nan, device=DEVICE)
+    router = Affine(torch.ones(count, hidden, device=DEVICE), NONE)
+    gate_up = Affine(torch.ones(count, 2 * inner, hidden, device=DEVICE), NONE)
+    down = Affine(torch.ones(count, hidden, inner, device=DEVICE), NONE)
+    weights = expert_launches.ExpertWeights(router, gate_up, down, False, Affine(NONE, NONE), Affine(NONE, NONE))
+    y = torch.zeros(1, hidden, device=DEVICE)
+    expert_launches.mix(RULES, Read(x), weights, kind, "silu", 1.0, room, y, None)
+    assert y.isnan().all()
