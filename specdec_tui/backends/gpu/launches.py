@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from specdec_tui.backends.decoder import Decoder
-from specdec_tui.backends.gpu.tiles import Tile, attention_cut, gated_tile, power, product_tile, tile_tokens
+from specdec_tui.backends.gpu.packing import Packed
+from specdec_tui.backends.gpu.tiles import Tiles, attention_cut, power, tile_tokens
 from specdec_tui.backends.gpu.weights import Affine
 
 _TILE_ROWS = 16  # of queries in a program of attention: how sums round hangs on it
@@ -51,6 +52,7 @@ class Rules:
     epsilon: float
     norm_offset: float
     centred: bool
+    tiles: Tiles
 
     @property
     def launch(self) -> dict[str, bool]:
@@ -118,13 +120,27 @@ def product(
     cap: float = 0.0,
     added: bool = False,
     follow: Follow | None = None,
-    tile: Tile | None = None,
 ) -> None:
     """y [tokens, rows] = cap(scale · activation(x @ weight.T + bias)), or `added` to it."""
-    from specdec_tui.backends.gpu import products
+    from specdec_tui.backends.gpu import packed_launch, products
 
+    if isinstance(linear.weight, Packed):
+        packed_launch.product(
+            own.x,
+            linear.weight,
+            y,
+            normed=None if own.stream is None else packed_launch.Normed(own.stream, rules.epsilon),
+            bias=linear.bias if linear.bias.numel() else None,
+            activation=activation,
+            scale=scale,
+            cap=cap,
+            added=added,
+            follow=None if follow is None else packed_launch.Follow(follow.norm, follow.x, rules.norm_offset),
+            overlap=rules.overlap,
+        )
+        return
     tokens, (rows, columns) = len(own.x), linear.weight.shape
-    tile = tile or product_tile(rows, columns, tokens)
+    tile = rules.tiles.of(False, rows, columns, tokens)
     biased = linear.bias.numel() > 0
     products.product[(-(-rows // tile.rows),)](
         own.x, own.x if own.stream is None else own.stream, linear.weight, linear.bias if biased else linear.weight,
@@ -135,14 +151,23 @@ def product(
     )  # fmt: skip
 
 
-def gated_product(
-    rules: Rules, own: Read, linear: Affine, y: Tensor, activation: str, tile: Tile | None = None
-) -> None:
+def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation: str) -> None:
     """y [tokens, rows] = activation(x @ gate.T) · (x @ up.T)."""
-    from specdec_tui.backends.gpu import products
+    from specdec_tui.backends.gpu import packed_launch, products
 
-    tokens, rows, columns = len(own.x), len(linear.weight) // 2, linear.weight.shape[1]
-    tile = tile or gated_tile(rows, columns, tokens)
+    if isinstance(linear.weight, Packed):
+        packed_launch.gated_product(
+            own.x,
+            linear.weight,
+            y,
+            activation,
+            normed=None if own.stream is None else packed_launch.Normed(own.stream, rules.epsilon),
+            bias=linear.bias if linear.bias.numel() else None,
+            overlap=rules.overlap,
+        )
+        return
+    tokens, rows, columns = len(own.x), linear.weight.shape[0] // 2, linear.weight.shape[1]
+    tile = rules.tiles.of(True, rows, columns, tokens)
     biased = linear.bias.numel() > 0
     products.gated_product[(-(-rows // tile.rows),)](
         own.x, own.x if own.stream is None else own.stream, linear.weight, linear.bias if biased else linear.weight,

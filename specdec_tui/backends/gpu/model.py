@@ -6,15 +6,17 @@ What has no description is captured as transformers computes it (`static_model`)
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from specdec_tui.backends.decoder import Decoder, describe
-from specdec_tui.backends.gpu import launches
+from specdec_tui.backends.gpu import launches, tuning
 from specdec_tui.backends.gpu.expert_launches import Room, mix
 from specdec_tui.backends.gpu.launches import Follow, Read, Rules, Shares
+from specdec_tui.backends.gpu.tiles import Tiles
 from specdec_tui.backends.gpu.weights import Affine, ExpertWeights, LayerWeights, Weights, fuse
 from specdec_tui.backends.model import bucket
 from specdec_tui.backends.static_model import Forward, prefilled
@@ -24,6 +26,7 @@ MOST_TOKENS = 64  # of a pass by these kernels
 FOLDING = (torch.bfloat16,)
 
 _UNBOUNDED = 32_768  # positions where a model names no limit
+_TRIAL_TEXT = 128  # tokens before a pass that is timed
 _SHARE, _MOST_SHARES = 256, 64  # tokens of the text that one program attends to, at least; programs at most
 
 
@@ -55,23 +58,53 @@ def opener(model: PreTrainedModel, forward: Forward, context_length: int | None)
     decoder = describe(model)
     assert isinstance(decoder, Decoder), "ask `fits` first"
     weights = fuse(model, decoder, positions)
+    tiles = tiles_of(weights)
 
     def open_static(capacity: int) -> GpuContext:
         if capacity > positions:
             raise ValueError(f"a text of {capacity} tokens is too long for it")
-        return GpuContext(weights, forward, capacity)
+        return GpuContext(weights, forward, capacity, tiles)
 
     return open_static
+
+
+def tiles_of(weights: Weights) -> Tiles:
+    """How products with the matrices of a model are cut: tried on this card once, where there is one, and kept."""
+    device = weights.embedding.device
+    if device.type != "cuda":
+        return Tiles()
+    card = torch.cuda.get_device_name(device)
+    known, shapes = tuning.kept(card), tuning.shapes_of(weights)
+    if all(shape in known.tried for shape in shapes):
+        return known
+    part, ids = tuning.some_layers(weights), torch.zeros(1, dtype=torch.int64, device=device)
+    begin = torch.full((1,), _TRIAL_TEXT, device=device)
+
+    def seconds(tiles: Tiles) -> float:
+        context = GpuContext(part, _no_forward, bucket(2 * _TRIAL_TEXT), tiles)
+        return tuning.captured_seconds(lambda: _discard(context.extend(ids, begin, 1)), device)
+
+    found = tuning.tried(shapes, known, seconds)
+    tuning.keep(card, found)
+    return found
+
+
+def _no_forward(*_: Any) -> Tensor:
+    raise NotImplementedError("a pass for its time alone begins with no text")
+
+
+def _discard(_: Tensor) -> None:
+    """The logits of a pass that is timed."""
 
 
 class GpuContext:
     """A `StaticSequence` with keys and values [layers, key heads, capacity, width]."""
 
-    def __init__(self, weights: Weights, forward: Forward, capacity: int) -> None:
+    def __init__(self, weights: Weights, forward: Forward, capacity: int, tiles: Tiles) -> None:
         decoder, family = weights.decoder, weights.decoder.family
         self._weights, self._forward, self._capacity = weights, forward, capacity
         self._rules = Rules(
-            launches.overlaps(self._device), decoder.epsilon, family.norm_offset, family.norm == "layer"
+            launches.overlaps(self._device), decoder.epsilon, family.norm_offset, family.norm == "layer", tiles
         )
         shape = (len(weights.layers), decoder.key_heads, capacity, decoder.width)
         self._keys, self._values = (torch.zeros(shape, dtype=self._dtype, device=self._device) for _ in range(2))

@@ -13,7 +13,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from specdec_tui.backends.gpu import packed_launch
 from specdec_tui.backends.gpu.packed_weights import codes_of
 from specdec_tui.backends.gpu.packing import ROWS, Packed, joined, pack, packable
 
@@ -51,6 +50,8 @@ class PackedLinear(nn.Module):
         return found
 
     def forward(self, x: Tensor) -> Tensor:
+        from specdec_tui.backends.gpu import packed_launch  # it needs Triton, and this module is always imported
+
         matrix = self.matrix
         flat = x.reshape(-1, self.in_features).to(self.dtype).contiguous()
         if len(flat) <= packed_launch.MOST_TOKENS:

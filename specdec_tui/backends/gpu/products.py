@@ -175,9 +175,19 @@ def _stream_row(stream: tl.tensor, token: tl.tensor, columns: tl.constexpr, powe
 
 
 @triton.jit
-def _square(x: tl.tensor) -> tl.tensor:
-    wide = x.to(tl.float32)
-    return tl.sum(wide * wide, 0)
+def _plus(
+    a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor, e: tl.tensor, f: tl.tensor, g: tl.tensor, h: tl.tensor
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    return a + e, b + f, c + g, d + h
+
+
+@triton.jit
+def _squares(
+    one: tl.tensor, two: tl.tensor, three: tl.tensor, four: tl.tensor
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """The sums of four rows' squares, side by side: the threads meet once."""
+    a, b, c, d = one.to(tl.float32), two.to(tl.float32), three.to(tl.float32), four.to(tl.float32)
+    return tl.reduce((a * a, b * b, c * c, d * d), 0, _plus)
 
 
 @triton.jit
@@ -196,15 +206,21 @@ def _spread(
     """What an RMS norm multiplies each token of stream [tokens, columns] by: [tile_tokens] float32. The rows of the
     first four tokens were loaded. Each row is added up by itself, so that it does not matter how many there are."""
     token = tl.arange(0, tile_tokens)
-    squares = tl.where(token == 0, _square(one), 0.0)
-    if tokens > 1:
-        squares = tl.where(token == 1, _square(two), squares)
-    if tokens > 2:
-        squares = tl.where(token == 2, _square(three), squares)
-    if tokens > 3:
-        squares = tl.where(token == 3, _square(four), squares)
-    for other in range(4, tokens):
-        squares = tl.where(token == other, _square(_stream_row(stream, other, columns, power_columns)), squares)
+    if tokens == 1:
+        wide = one.to(tl.float32)
+        squares = tl.where(token == 0, tl.sum(wide * wide, 0), 0.0)
+    else:
+        a, b, c, d = _squares(one, two, three, four)
+        squares = tl.where(token == 0, a, tl.where(token == 1, b, tl.where(token == 2, c, d)))
+        for other in range(4, tokens, 4):
+            a, b, c, d = _squares(
+                _stream_row(stream, other, columns, power_columns),
+                _stream_row(stream, tl.minimum(other + 1, tokens - 1), columns, power_columns),
+                _stream_row(stream, tl.minimum(other + 2, tokens - 1), columns, power_columns),
+                _stream_row(stream, tl.minimum(other + 3, tokens - 1), columns, power_columns),
+            )
+            group = tl.where(token == other, a, tl.where(token == other + 1, b, tl.where(token == other + 2, c, d)))
+            squares = tl.where(token >= other, group, squares)
     return tl.rsqrt(squares / columns + epsilon)
 
 

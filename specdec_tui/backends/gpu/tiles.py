@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _SHARED_BYTES = 160 << 10  # of a program, for its pipeline
 
@@ -22,6 +22,25 @@ class Tile:
     stages: int
     early: int
     ahead: int
+
+
+_HEAD_ROWS, _SHORT = 32_768, 1024  # rows of a matrix over the vocabulary; columns that are loaded at once
+_PLAIN = (
+    Tile(16, 64, 8, 8, 3, 256, 0),
+    Tile(16, 128, 4, 4, 4, 128, 128),
+    Tile(16, 64, 4, 4, 3, 256, 0),
+    Tile(16, 64, 4, 4, 6, 64, 256),
+    Tile(8, 64, 4, 4, 3, 256, 0),
+    Tile(16, 128, 4, 4, 3, 256, 256),
+    Tile(16, 128, 4, 4, 4, 128, 512),
+)
+_GATED = (
+    Tile(8, 128, 4, 4, 4, 128, 128),
+    Tile(8, 64, 4, 4, 3, 256, 0),
+    Tile(64, 64, 1, 4, 5, 0, 256),
+    Tile(32, 128, 1, 4, 4, 0, 512),
+)
+_HEAD = (Tile(64, 256, 1, 4, 3, 0, 256), Tile(64, 128, 1, 4, 4, 0, 256), Tile(128, 64, 1, 4, 5, 0, 128))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +66,30 @@ def tile_tokens(tokens: int) -> int:
     return max(8, power(tokens))
 
 
-def product_tile(rows: int, columns: int, tokens: int) -> Tile:
-    """How many pieces there are decides how sums round, and hangs on the shape alone; all else is free."""
-    if rows >= 32_768:
-        return fitting(Tile(64, 128, 1, 4, 4, 0, 256), columns, tokens)
-    return fitting(Tile(16, 64, 4, 4, 3, 64, 0), columns, tokens)
+def candidates(gated: bool, rows: int) -> tuple[Tile, ...]:
+    """What is worth a trial for a matrix, best guesses first: each was the fastest for some shape of an H200."""
+    return _GATED if gated else _HEAD if rows >= _HEAD_ROWS else _PLAIN
 
 
-def gated_tile(rows: int, columns: int, tokens: int) -> Tile:
-    return fitting(Tile(16, 64, 4, 4, 3, 0, 64), columns, tokens, matrices=2)
+def guess(gated: bool, rows: int, columns: int) -> Tile:
+    """The tile of a matrix that was not tried on this card."""
+    if gated:
+        return _GATED[1] if columns <= _SHORT else _GATED[0]
+    if rows >= _HEAD_ROWS:
+        return _HEAD[0]
+    return _PLAIN[2] if columns <= _SHORT else _PLAIN[1] if columns > 4096 else _PLAIN[0]
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Those tried on this card, by (gated, rows, columns). How many pieces a tile has decides how sums round: it hangs
+    on the matrix alone, and nothing here on the number of tokens but what is free."""
+
+    tried: dict[tuple[bool, int, int], Tile] = field(default_factory=dict)
+
+    def of(self, gated: bool, rows: int, columns: int, tokens: int) -> Tile:
+        tile = self.tried.get((gated, rows, columns)) or guess(gated, rows, columns)
+        return fitting(tile, columns, tokens, 1 + gated)
 
 
 def router_tile(columns: int, tokens: int) -> Tile:

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from specdec_tui.backends.decoder import HEAD_NORMS, Decoder
 from specdec_tui.backends.families import ExpertNames
+from specdec_tui.backends.gpu.packed_linear import whole_of
 
 NONE = torch.empty(0)
 
@@ -24,7 +25,7 @@ NONE = torch.empty(0)
 class Affine:
     """A linear layer's weight [rows, columns] and bias [rows], or those of a norm [columns]; empty: it has none."""
 
-    weight: Tensor
+    weight: Any  # a Tensor, or `packing.Packed`
     bias: Tensor
 
 
@@ -98,6 +99,8 @@ def _affine(module: Any) -> Affine:
 
 def _joined(modules: Sequence[Any], transposed: bool) -> Affine:
     """Linear layers by rows as one, of which they become views. One without a bias beside others has zeros."""
+    if (packed := whole_of(modules)) is not None:
+        return Affine(packed, _joined_biases(modules, [module.out_features for module in modules], modules[0].dtype))
     weights = [module.weight.detach().T if transposed else module.weight.detach() for module in modules]
     whole = weights[0].contiguous() if len(weights) == 1 else torch.cat(weights)
     begin = 0
@@ -105,19 +108,26 @@ def _joined(modules: Sequence[Any], transposed: bool) -> Affine:
         view = whole[begin : begin + len(weight)]
         module.weight.data = view.T if transposed else view
         begin += len(weight)
+    return Affine(whole, _joined_biases(modules, [len(weight) for weight in weights], whole.dtype))
+
+
+def _joined_biases(modules: Sequence[Any], rows: Sequence[int], dtype: torch.dtype) -> Tensor:
     biases = [getattr(module, "bias", None) for module in modules]
-    if all(bias is None for bias in biases):
-        return Affine(whole, NONE)
-    found = [
-        whole.new_zeros(len(weight)) if bias is None else bias.detach()
-        for bias, weight in zip(biases, weights, strict=True)
-    ]
-    joint, begin = torch.cat(found), 0
-    for bias, part in zip(biases, found, strict=True):
+    given = [bias for bias in biases if bias is not None]
+    if not given:
+        return NONE
+    joint = torch.cat(
+        [
+            torch.zeros(count, dtype=dtype, device=given[0].device) if bias is None else bias.detach().to(dtype)
+            for bias, count in zip(biases, rows, strict=True)
+        ]
+    )
+    begin = 0
+    for bias, count in zip(biases, rows, strict=True):
         if bias is not None:
-            bias.data = joint[begin : begin + len(part)]
-        begin += len(part)
-    return Affine(whole, joint)
+            bias.data = joint[begin : begin + count]
+        begin += count
+    return joint
 
 
 def _experts(layer: Any, names: ExpertNames) -> ExpertWeights:

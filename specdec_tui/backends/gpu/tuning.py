@@ -1,0 +1,140 @@
+"""Tiles tried on this card, once for each shape of matrix, and kept.
+
+What is timed is a captured pass over one token through some layers of the model at hand: kernels overlap, and what is
+fastest by itself need not be so among others. Each matrix in turn has its candidates tried, the others as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import astuple, replace
+from pathlib import Path
+
+import torch
+
+from specdec_tui.backends.demo import cache_folder
+from specdec_tui.backends.gpu.tiles import Tile, Tiles, candidates, guess
+from specdec_tui.backends.gpu.weights import Affine, Weights
+from specdec_tui.doors import reading, writing
+from specdec_tui.settings import SettingError
+
+Shape = tuple[bool, int, int]
+"""Whether a matrix holds gate and up, its rows (of one of them), its columns."""
+
+MOST_SECONDS = 45.0  # of trials, for one model: most of it is the compiler's
+
+_FOLDER = "tiles"
+_MOST_BYTES = 1 << 20
+_BYTES = 256 << 20  # of weights that a timed pass reads at least: more than any cache holds
+_REPLAYS, _SERIES = 8, 3
+_OWN_CODE = Path(__file__).parent
+
+
+def shapes_of(weights: Weights) -> list[Shape]:
+    """The matrices of a model that are multiplied with as they are, each shape once, the widest first."""
+    gated = weights.decoder.family.gated
+    found: dict[Shape, int] = {}
+
+    def add(linear: Affine, halved: bool) -> None:
+        if isinstance(linear.weight, torch.Tensor) and linear.weight.numel():
+            rows, columns = linear.weight.shape
+            shape = (halved, rows // (1 + halved), columns)
+            found[shape] = found.get(shape, 0) + linear.weight.numel()
+
+    for layer in weights.layers:
+        for linear in (layer.qkv, layer.output, layer.down):
+            add(linear, False)
+        add(layer.gate_up, gated)
+    add(weights.head, False)
+    return sorted(found, key=lambda shape: -found[shape])
+
+
+def kept(card: str) -> Tiles:
+    """What was tried on a card by this code before."""
+    with suppress(OSError, ValueError, KeyError, TypeError, SettingError):
+        written = json.loads(reading.read_text(_path(card), most=_MOST_BYTES))
+        return Tiles({(bool(g), int(r), int(c)): Tile(*tile) for (g, r, c), tile in written["tiles"]})
+    return Tiles()
+
+
+def keep(card: str, tiles: Tiles) -> None:
+    """With what is kept already; what cannot be written is tried again."""
+    tried = {**kept(card).tried, **tiles.tried}
+    text = json.dumps({"card": card, "tiles": [[shape, astuple(tile)] for shape, tile in tried.items()]})
+    with suppress(OSError, SettingError):
+        path = _path(card)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writing.place(path, [text])
+
+
+def _path(card: str) -> Path:
+    code = hashlib.sha256(f"{card} {torch.__version__}".encode())
+    for name in ("products.py", "attention.py", "tiles.py"):
+        code.update(reading.read_bytes(_OWN_CODE / name, most=_MOST_BYTES))
+    return cache_folder() / _FOLDER / f"{code.hexdigest()[:32]}.json"
+
+
+def tried(
+    shapes: list[Shape], known: Tiles, seconds: Callable[[Tiles], float], clock: Callable[[], float] = time.monotonic
+) -> Tiles:
+    """`known` with the fastest tile of each shape that it lacks, by the `seconds` of a pass with given tiles.
+
+    Trials end after `MOST_SECONDS`: shapes that were not reached are left out, and are tried the next time.
+    """
+    begin, best = clock(), known
+    for shape in shapes:
+        if shape in known.tried:
+            continue
+        found: list[tuple[float, Tile]] = []
+        first = guess(*shape)
+        for tile in (first, *(each for each in candidates(*shape[:2]) if each != first)):
+            if clock() - begin > MOST_SECONDS:
+                return best
+            with suppress(Exception):  # a tile that does not compile on this card is none for it
+                found.append((seconds(Tiles({**best.tried, shape: tile})), tile))
+        if found:
+            best = Tiles({**best.tried, shape: min(found, key=lambda each: each[0])[1]})
+    return best
+
+
+def some_layers(weights: Weights) -> Weights:
+    """The model with its first layers alone, as many as a timed pass needs."""
+
+    def sizes() -> Iterator[int]:
+        for layer in weights.layers:
+            yield sum(linear.weight.nbytes for linear in (layer.qkv, layer.output, layer.gate_up, layer.down))
+
+    count, total = 0, 0
+    for size in sizes():
+        count, total = count + 1, total + size
+        if total >= _BYTES and count >= 2:
+            break
+    return replace(weights, layers=weights.layers[:count])
+
+
+def captured_seconds(run: Callable[[], None], device: torch.device) -> float:
+    """Of a step in a CUDA graph, the least of a few series."""
+    with torch.cuda.device(device):
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            run()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=side):
+            run()
+        graph.replay()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        series = []
+        for _ in range(_SERIES):
+            begin.record()
+            for _ in range(_REPLAYS):
+                graph.replay()
+            end.record()
+            end.synchronize()
+            series.append(begin.elapsed_time(end) / 1000 / _REPLAYS)
+    return min(series)

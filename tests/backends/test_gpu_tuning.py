@@ -1,0 +1,86 @@
+"""Tiles of a card: tried once for each shape, kept, and never a matter of how many tokens there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specdec_tui.backends.demo import CACHE_VARIABLE
+from specdec_tui.backends.gpu import tuning
+from specdec_tui.backends.gpu.tiles import Tile, Tiles, candidates, fitting, guess, tile_tokens
+
+SHAPES = [(False, 128256, 2048), (True, 8192, 2048), (False, 2048, 8192), (False, 960, 576), (True, 1536, 576)]
+
+
+def test_each_shape_gets_its_fastest_tile() -> None:
+    wanted = {shape: candidates(*shape[:2])[-1] for shape in SHAPES}
+
+    def seconds(tiles: Tiles) -> float:
+        return float(sum(tiles.tried.get(shape) != wanted[shape] for shape in SHAPES))
+
+    assert tuning.tried(SHAPES, Tiles(), seconds).tried == wanted
+
+
+def test_what_is_known_is_not_tried_again_and_what_does_not_compile_is_no_tile() -> None:
+    known, lame = Tiles({SHAPES[0]: candidates(*SHAPES[0][:2])[1]}), guess(*SHAPES[1])
+    asked = []
+
+    def seconds(tiles: Tiles) -> float:
+        asked.append(tiles)
+        if tiles.tried.get(SHAPES[1]) == lame:
+            raise RuntimeError("out of resource: shared memory")
+        return float(len(asked))
+
+    found = tuning.tried(SHAPES[:2], known, seconds).tried
+    assert found[SHAPES[0]] == known.tried[SHAPES[0]]
+    assert found[SHAPES[1]] != lame
+    assert all(tiles.tried[SHAPES[0]] == known.tried[SHAPES[0]] for tiles in asked)
+
+
+def test_trials_end_in_time_and_leave_the_rest_for_later() -> None:
+    now = [0.0]
+
+    def seconds(tiles: Tiles) -> float:
+        now[0] += tuning.MOST_SECONDS / 4
+        return 1.0
+
+    found = tuning.tried(SHAPES, Tiles(), seconds, clock=lambda: now[0]).tried
+    assert list(found) == SHAPES[:1]
+
+
+def test_tiles_are_kept_for_a_card_and_a_damaged_file_means_another_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    tiles = Tiles({shape: candidates(*shape[:2])[1] for shape in SHAPES[:2]})
+    tuning.keep("a card", tiles)
+    assert tuning.kept("a card") == tiles
+    assert tuning.kept("another card") == Tiles()
+    more = Tiles({SHAPES[2]: candidates(*SHAPES[2][:2])[0]})
+    tuning.keep("a card", more)
+    assert tuning.kept("a card").tried == {**tiles.tried, **more.tried}
+    (file,) = (tmp_path / "tiles").iterdir()
+    file.write_text('{"tiles": [[[false, 1, 2], [3]]]}')
+    assert tuning.kept("a card") == Tiles()
+    file.write_text("[")
+    assert tuning.kept("a card") == Tiles()
+
+
+def test_how_sums_are_cut_does_not_hang_on_the_number_of_tokens() -> None:
+    for gated, rows, columns in SHAPES:
+        for tile in candidates(gated, rows):
+            tiles = Tiles({(gated, rows, columns): tile})
+            assert {tiles.of(gated, rows, columns, tokens).pieces for tokens in range(1, 65)} == {tile.pieces}
+            assert {tiles.of(gated, rows, columns, tokens).warps for tokens in range(1, 65)} == {tile.warps}
+
+
+@pytest.mark.parametrize("tokens", [1, 9, 33, 64])
+def test_a_tile_fits_the_shared_memory_of_a_card(tokens: int) -> None:
+    for gated, rows, columns in SHAPES:
+        for tile in candidates(gated, rows):
+            found = fitting(tile, columns, tokens, 1 + gated)
+            lines = found.rows * (1 + gated) + tile_tokens(tokens)
+            assert 2 * found.pieces * lines * found.columns * (found.stages - 1) <= 160 << 10
+            assert found.early in (0, 16, 32, 64, 128, 256) and (found.ahead == 0 or found.ahead % 64 == 0)
+    assert fitting(Tile(16, 512, 4, 4, 4, 0, 0), 8192, 64).columns == 64
