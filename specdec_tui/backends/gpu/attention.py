@@ -172,12 +172,13 @@ def attend(
     row = tl.program_id(2) * tile_rows + tl.arange(0, tile_rows)
     token, head = row // group, key_head * group + row % group
     real = (row < tokens * group) & active
-    first_tile = tl.maximum(share * length, seen_first // tile_keys * tile_keys)
+    stop = tl.minimum(share * length + length, end)  # a share need not be whole tiles
+    first_tile = share * length + tl.maximum(seen_first - share * length, 0) // tile_keys * tile_keys
     if overlap:  # noqa: SIM102 (one is known when this is compiled, the other is not)
         if active:
             lines: tl.constexpr = (width + 63) // 64
             asked = first_tile + tl.arange(0, asked_keys)
-            asked = tl.maximum(tl.minimum(asked, tl.minimum(start, share * length + length) - 1), 0)
+            asked = tl.maximum(tl.minimum(asked, tl.minimum(start, stop) - 1), 0)
             for line in tl.static_range(lines):
                 prefetch(keys + (key_head * capacity + asked) * width + line * 64)
                 prefetch(values + (key_head * capacity + asked) * width + line * 64)
@@ -216,14 +217,14 @@ def attend(
         top = tl.full((tile_rows,), -float("inf"), tl.float32)
         total = tl.zeros((tile_rows,), tl.float32)
         mix = tl.zeros((tile_rows, lanes), tl.float32)
-        for first in range(first_tile, tl.minimum(share * length + length, end), tile_keys):
+        for first in range(first_tile, stop, tile_keys):
             at_key = first + tl.arange(0, tile_keys)
             there = (key_head * capacity + at_key[:, None]) * width + lane[None, :]
-            inside = (at_key[:, None] < end) & narrow
+            inside = (at_key[:, None] < stop) & narrow
             held_keys = tl.load(keys + there, mask=inside, other=0.0)
             held_values = tl.load(values + there, mask=inside, other=0.0)
             scores = capped(tl.dot(q, tl.trans(held_keys)) * score_scale, score_cap)
-            seen = at_key[None, :] <= last[:, None]
+            seen = at_key[None, :] <= tl.minimum(last, stop - 1)[:, None]
             if window > 0:
                 seen = seen & (at_key[None, :] > last[:, None] - window)
             scores = tl.where(seen, scores, -float("inf"))

@@ -130,8 +130,9 @@ class GpuContext:
         """See `model.StaticSequence`: by the loaded model in chunks, whose keys and values are taken over."""
         logits, held = prefilled(self._forward, ids)
         for index, (keys, values) in enumerate(held):
-            self._keys[index, :, : len(ids)] = keys
-            self._values[index, :, : len(ids)] = values
+            copies = len(keys) // self._weights.decoder.key_heads  # Falcon's code repeats them
+            self._keys[index, :, : len(ids)] = keys[::copies]
+            self._values[index, :, : len(ids)] = values[::copies]
         return logits
 
     def extend(self, ids: Tensor, begin: Tensor, keep: int) -> Tensor:

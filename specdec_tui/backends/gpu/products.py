@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
-from triton.language.extra import libdevice  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
 _LINE = tl.constexpr(64)  # half-precision numbers in a cache line
@@ -49,7 +48,7 @@ def activated(x: tl.tensor, activation: tl.constexpr) -> tl.tensor:
     if activation == "silu":
         x = x * tl.sigmoid(x)
     elif activation == "gelu":
-        x = 0.5 * x * (1.0 + libdevice.erf(x * 0.7071067811865476))
+        x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
     elif activation == "gelu_tanh":
         inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
         x = x * tl.sigmoid(2.0 * inner)  # 0.5 (1 + tanh(a)) is the sigmoid of 2a
