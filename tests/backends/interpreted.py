@@ -18,6 +18,7 @@ def need_triton() -> None:
         return
     if os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
+    import triton.language as tl  # type: ignore[import-not-found]
     from triton.runtime import interpreter  # type: ignore[import-not-found]
 
     patch = interpreter._patch_lang_tensor
@@ -28,3 +29,14 @@ def need_triton() -> None:
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
 
     interpreter._patch_lang_tensor = patched
+    # It looks for what to replace in `triton.language` at each call of a function within a kernel: once is enough.
+    replace, replaced = interpreter._patch_lang, set()
+
+    def once(function: Any) -> Any:
+        seen = frozenset(id(value) for value in function.__globals__.values() if value is tl or value is tl.core)
+        if seen not in replaced:
+            replace(function)
+            replaced.add(seen)
+        return interpreter._LangPatchScope()
+
+    interpreter._patch_lang = once
