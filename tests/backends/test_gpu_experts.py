@@ -18,12 +18,13 @@ from specdec_tui.backends.gpu import expert_launches  # noqa: E402
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
 from specdec_tui.backends.gpu.expert_launches import Room  # noqa: E402
 from specdec_tui.backends.gpu.launches import Follow, Read, Rules, overlaps  # noqa: E402
+from specdec_tui.backends.gpu.tiles import Tiles  # noqa: E402
 from specdec_tui.backends.gpu.weights import NONE, Affine, ExpertWeights  # noqa: E402
 
 DEVICE = torch.device("cuda" if GPU else "cpu")
 MIXTURES = [name for name, (_, values) in VARIANTS.items() if "num_experts_per_tok" in values]
 IDS = [(37 * i + 5) % 96 for i in range(24)]
-RULES = Rules(overlaps(DEVICE), 1e-6, 0.0, False)
+RULES = Rules(overlaps(DEVICE), 1e-6, 0.0, False, Tiles())
 
 
 def opened(name: str, dtype: torch.dtype) -> tuple[TransformersModel, gpu_model.GpuContext]:
@@ -130,7 +131,7 @@ def test_shares_are_those_of_a_softmax(fields: dict[str, Any], among: bool) -> N
 @pytest.mark.parametrize(
     ("kind", "activation"),
     [
-        (Experts(5, 3, 40, "softmax", False, scale=1.5), "gelu_tanh"),
+        (Experts(5, 3, 40, "softmax", False, scale=1.5), "gelu"),
         (Experts(5, 3, 40, "softmax", True, shared_inner=72), "silu"),
         (Experts(5, 1, 40, "chosen", False, limit=0.6, alpha=1.3), "silu"),
     ],

@@ -16,6 +16,7 @@ from specdec_tui.backends.decoder import Decoder, describe
 from specdec_tui.backends.gpu import launches, tuning
 from specdec_tui.backends.gpu.expert_launches import Room, mix
 from specdec_tui.backends.gpu.launches import Follow, Read, Rules, Shares
+from specdec_tui.backends.gpu.packed_linear import PackedLinear
 from specdec_tui.backends.gpu.tiles import Tiles
 from specdec_tui.backends.gpu.weights import Affine, ExpertWeights, LayerWeights, Weights, fuse
 from specdec_tui.backends.model import bucket
@@ -47,6 +48,10 @@ def why_not(model: PreTrainedModel) -> str:
     mixed = any(layer.experts for layer in decoder.layers)
     if mixed and (decoder.family.parallel or decoder.family.norms[3]):
         return "its mixtures of experts are not added to the stream alone"
+    if (names := decoder.family.experts) and (shared := tuple(filter(None, (*names.shared, names.shared_gate)))):
+        modules = [module for name, module in model.named_modules() if name.endswith(shared)]
+        if any(isinstance(module, PackedLinear) for module in modules):
+            return "its shared experts are quantized"
     if decoder.width > 256:
         return "its heads are wider than 256"
     return "" if launches.kernels() is not None else "there is no Triton"
