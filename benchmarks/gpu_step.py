@@ -48,7 +48,8 @@ from gpu_step_report import Steps, judged, summary, table  # noqa: E402
 
 from specdec_tui.backends.cache import RewindableCache  # noqa: E402
 from specdec_tui.backends.causal_lm import OpenStatic, TransformersModel  # noqa: E402
-from specdec_tui.backends.gpu import model as gpu_model, tuning  # noqa: E402
+from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
+from specdec_tui.backends.gpu import tuning  # noqa: E402
 from specdec_tui.backends.model import StaticSequence, bucket  # noqa: E402
 from specdec_tui.backends.static_model import PREFILL_CHUNK, StaticContext  # noqa: E402
 from specdec_tui.decoding.device_run import SPARE, Programs  # noqa: E402

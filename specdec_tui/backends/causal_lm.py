@@ -181,17 +181,21 @@ class TransformersModel:
         reason = why_not_static(self.model) if self._keeping is None else STATES  # not each config declares them
         if reason:
             raise ValueError(reason)
-        if self._device.type == "cuda" and gpu_model.fits(self.model):
-            fast = gpu_model.opener(self.model, self.forward, self._context_length)
+        if self._device.type == "cuda":
+            why = gpu_model.why_not(self.model)
+            told = not why or self.dtype is not torch.float32  # for which no kernels are meant
             try:
-                if self._static_difference(fast) <= 0:
-                    return fast
-                why = "do not give its logits"
+                if not why:
+                    fast = gpu_model.opener(self.model, self.forward, self._context_length)
+                    if self._static_difference(fast) <= 0:
+                        return fast
+                    why = "the GPU kernels do not give its logits here"
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # compilers fail in ways of their own, and transformers' layers need none
-                why = f"fail ({type(error).__name__}: {first_line(error)})"
-            self.static_note = f"captured over transformers' layers, which are slower: the GPU kernels {why} here"
+                why = f"the GPU kernels fail ({type(error).__name__}: {first_line(error)}) here"
+            if told:
+                self.static_note = f"captured over transformers' layers, which are slower: {why}"
         plain = partial(StaticContext, self.model, self.forward, self._context_length)
         try:
             excess = self._static_difference(plain)

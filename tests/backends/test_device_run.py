@@ -378,7 +378,7 @@ def test_kernels_that_fail_are_told_and_replaced_by_the_layers(monkeypatch: pyte
     def fails(*arguments: Any) -> Any:
         raise RuntimeError("no compiler here")
 
-    monkeypatch.setattr(gpu_model, "fits", lambda model: True)
+    monkeypatch.setattr(gpu_model, "why_not", lambda model: "")
     monkeypatch.setattr(gpu_model, "opener", lambda *arguments: fails)
     model = TransformersModel(tiny_model("llama"))
     monkeypatch.setattr(model, "_device", SimpleNamespace(type="cuda"))
@@ -390,6 +390,19 @@ def test_kernels_that_fail_are_told_and_replaced_by_the_layers(monkeypatch: pyte
     plain, device = both(model, lambda: None, Programs(), sampler=GREEDY)
     assert [record.message for record in device if isinstance(record, Notice)] == [model.static_note]
     assert_same(plain, [record for record in device if not isinstance(record, Notice)])
+
+
+@pytest.mark.parametrize(("dtype", "told"), [(torch.bfloat16, True), (torch.float32, False)])
+def test_a_model_that_the_kernels_are_not_for_says_why_it_goes_over_the_layers(
+    dtype: torch.dtype, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_model, "why_not", lambda model: "its heads are wider than 256")
+    model = TransformersModel(tiny_model("llama").to(dtype))
+    monkeypatch.setattr(model, "_device", SimpleNamespace(type="cuda"))
+    monkeypatch.setattr(model, "_difference_over", lambda open_static, length: -1.0)
+    assert type(model.open_static(100)) is StaticContext
+    note = "captured over transformers' layers, which are slower: its heads are wider than 256"
+    assert model.static_note == (note if told else "")
 
 
 class Wrong(StaticContext):
@@ -410,7 +423,7 @@ def test_kernels_that_give_other_logits_are_told_and_replaced_by_the_layers(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Wrong, "fault", fault)
-    monkeypatch.setattr(gpu_model, "fits", lambda model: True)
+    monkeypatch.setattr(gpu_model, "why_not", lambda model: "")
     monkeypatch.setattr(gpu_model, "opener", lambda *given: partial(Wrong, *given))
     model = TransformersModel(tiny_model("llama"))
     tried = model._difference_over
