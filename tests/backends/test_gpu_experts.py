@@ -81,6 +81,12 @@ def test_models_of_half_precision_fit_and_go_on_working(name: str) -> None:
     assert stored(network) == bytes_before
 
 
+def test_shared_experts_that_are_packed_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_model, "PackedLinear", torch.nn.Linear)
+    assert gpu_model.why_not(made(*VARIANTS["qwen2_moe"]).half()) == "its shared experts are quantized"
+    assert gpu_model.why_not(made(*VARIANTS["qwen3_moe"]).half()) == ""
+
+
 def stored(network: torch.nn.Module) -> int:
     storages = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in network.parameters()}
     return sum(storages.values())
