@@ -155,7 +155,23 @@ def load_weights(
             f"{name}: its files hold {_some(sorted(whole))} as {kinds}, and no quantization config says what that "
             f"means: used as weights as {them}."
         )
+    if why := _kept_by_its_library(loaded, placement):
+        told.append(f"{name}: its quantized layers are computed by their library, token by token: {why}.")
     return loaded, tuple(told)
+
+
+def _kept_by_its_library(loaded: PreTrainedModel, placement: Placement) -> str:
+    """Quantized layers on a GPU are replaced by packed ones of our own, which can be captured; why that is not done."""
+    if not getattr(loaded, "is_quantized", False) or placement.max_memory is not None or loaded.device.type != "cuda":
+        return ""
+    try:
+        from specdec_tui.backends.gpu.packed_model import pack_quantized
+
+        return pack_quantized(loaded)
+    except torch.OutOfMemoryError:
+        return "there is no memory to pack them"
+    except Exception as error:  # Triton may be missing, and its compiler fails in ways of its own
+        return f"our kernels fail ({type(error).__name__}: {first_line(error)})"
 
 
 # Masks and tables of rotations that old files carry: transformers makes them anew, and nothing is lost.

@@ -9,8 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+from specdec_tui.backends import weights
+from specdec_tui.backends.gpu import packed_model
 from specdec_tui.backends.loading import load_pair
+from specdec_tui.backends.memory import Placement
 from specdec_tui.backends.pair import LoadError, ModelInfo
 from specdec_tui.backends.presets import ModelSpec, resolve
 from specdec_tui.backends.weight_forms import (
@@ -94,3 +98,23 @@ def test_a_folder_is_refused_where_packed_weights_are_asked_for(save_model: Call
     with pytest.raises(LoadError, match="takes a GGUF file"):
         load_pair(ModelChoice(target=folder, device="cpu", weights="packed"), lambda progress: None)
     assert load_pair(ModelChoice(target=folder, device="cpu", weights="expanded"), lambda progress: None)
+
+
+def test_what_cannot_be_packed_on_a_gpu_stays_with_its_library_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def packed(model: object) -> str:
+        assert model is loaded
+        if fault is not None:
+            raise fault
+        return "its layers compute in torch.float32"
+
+    loaded: Any = SimpleNamespace(is_quantized=True, device=torch.device("cuda"))
+    monkeypatch.setattr(packed_model, "pack_quantized", packed)
+    fault: Exception | None = None
+    assert weights._kept_by_its_library(loaded, Placement("cuda")) == "its layers compute in torch.float32"
+    assert weights._kept_by_its_library(loaded, Placement("cuda", {0: 1})) == ""
+    fault = torch.OutOfMemoryError("CUDA out of memory")
+    assert weights._kept_by_its_library(loaded, Placement("cuda")) == "there is no memory to pack them"
+    fault = RuntimeError("no compiler\nhere")
+    assert weights._kept_by_its_library(loaded, Placement("cuda")) == "our kernels fail (RuntimeError: no compiler)"
+    loaded.device = torch.device("cpu")
+    assert weights._kept_by_its_library(loaded, Placement("cpu")) == ""
