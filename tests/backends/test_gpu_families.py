@@ -1,115 +1,63 @@
 """Passes of the GPU's kernels over every family that they compute, against transformers, in float32.
 
-On a GPU, or with Triton and TRITON_INTERPRET=1 (slowly, in NumPy) on a CPU: `make test-gpu`.
+With Triton and TRITON_INTERPRET=1, slowly, in NumPy: `make test-gpu`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from family_variants import DENSE, VARIANTS, made
+from gpu_passes import BOUND, CAPACITY, SHARE, described, distance, logits_of, opened, passed, sunk, text
 from interpreted import GPU, need_triton
 from plain_pass import PlainPass
-from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 need_triton()
 
-from specdec_tui.backends.causal_lm import TransformersModel  # noqa: E402
-from specdec_tui.backends.decoder import Decoder, describe  # noqa: E402
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
 from specdec_tui.backends.gpu.tiles import Cut  # noqa: E402
 
-# A GPU multiplies float32 numbers of 10 bits, so the interpreter alone proves these.
-pytestmark = pytest.mark.skipif(GPU, reason="needs a processor that computes float32")
-CAPACITY = 64
-BOUND = 1e-4  # of the largest logit
-Change = Callable[[Decoder], Decoder]
+pytestmark = pytest.mark.skipif(GPU, reason="a GPU multiplies float32 with 10 bits")
 
 
 @pytest.fixture(autouse=True)
 def _several_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attention in two shares, as in a long text."""
-    monkeypatch.setattr(gpu_model, "_SHARE", CAPACITY // 2)
+    monkeypatch.setattr(gpu_model, "_SHARE", SHARE)
 
 
 @pytest.fixture
 def folded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The factor of an RMS norm comes behind the product that reads it."""
-    monkeypatch.setattr(gpu_model, "FOLDING", (torch.float32, torch.float16))
+    monkeypatch.setattr(gpu_model, "FOLDING", (torch.float32,))
 
 
-def dense(variant: str) -> bool:
-    return not any(layer.experts for layer in described(made(*VARIANTS[variant])).layers)
-
-
-def described(model: PreTrainedModel) -> Decoder:
-    found = describe(model)
-    assert isinstance(found, Decoder), found
-    return found
-
-
-def text(vocabulary: int, tokens: int = CAPACITY) -> Tensor:
-    return torch.tensor([(37 * i + 5) % vocabulary for i in range(tokens)])
-
-
-@torch.no_grad()
-def logits_of(model: PreTrainedModel, ids: Tensor) -> Tensor:
-    found: Tensor = model(ids[None], use_cache=False).logits[0]
-    return found.float()
-
-
-def opened(model: PreTrainedModel, capacity: int = CAPACITY) -> gpu_model.GpuContext:
-    return gpu_model.opener(model, TransformersModel(model).forward, capacity)(capacity)
-
-
-def passed(context: gpu_model.GpuContext, ids: Tensor, begin: int, *blocks: int) -> Tensor:
-    """Logits after each of `ids` from `begin` on, the text before prefilled, the rest in blocks; of other tokens first,
-    which are taken back."""
-    context.prefill(ids[:begin])
-    rows = []
-    for count in blocks:
-        if count > 3:
-            context.extend(ids[:count], torch.tensor([begin]), 1)
-        rows.append(context.extend(ids[begin : begin + count], torch.tensor([begin]), count))
-        begin += count
-    return torch.cat(rows)
-
-
-def distance(found: Tensor, expected: Tensor) -> float:
-    """Of logits, in parts of the largest; infinite where one is not a number."""
-    excess = ((found - expected).abs().max() / expected.abs().max()).item()
-    return excess if excess == excess else float("inf")
-
-
-# A variant of each kind: what every other one has besides is tried in the large matrix.
-KINDS = ["gemma2", "gpt2", "olmo3", "cohere2", "falcon grouped", "smollm3"]
-
-
-def check(variant: str, *blocks: int) -> None:
+def check(variant: str, begin: int, *blocks: int) -> None:
     model = made(*VARIANTS[variant])
-    ids, begin = text(96), CAPACITY - sum(blocks)
+    ids = text()[: begin + sum(blocks)]
     expected = logits_of(model, ids)
     assert distance(passed(opened(model), ids, begin, *blocks), expected[begin:]) < BOUND
 
 
-@pytest.mark.parametrize("variant", KINDS)
+# Norms behind and caps; learned positions; norms of all heads; in parallel, and pairs; heads in groups.
+@pytest.mark.parametrize("variant", ["gemma2", "gpt2", "olmo3", "cohere2", "falcon grouped"])
 def test_passes_over_a_family_give_the_logits_of_transformers(variant: str) -> None:
-    check(variant, 1, 33)  # from before the border of two shares to the end of what there is
+    check(variant, 43, 9, 1)
 
 
 @pytest.mark.usefixtures("folded")
 def test_passes_with_norms_behind_products_give_the_logits_of_transformers() -> None:
-    check("granite biased", 3, 9)
+    check("granite biased", 46, 3)
+
+
+EXPERTS = {"num_experts", "num_local_experts"}
+DENSE_VARIANTS = [name for name, (_, values) in VARIANTS.items() if not EXPERTS & values.keys()]
 
 
 @pytest.mark.large
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if dense(name)])
+@pytest.mark.parametrize("variant", DENSE_VARIANTS)
 @pytest.mark.parametrize("way", ["apart", "folded"])
 def test_every_variant_of_a_family_gives_the_logits_of_transformers(
     variant: str, way: str, request: pytest.FixtureRequest
@@ -117,9 +65,9 @@ def test_every_variant_of_a_family_gives_the_logits_of_transformers(
     if way == "folded":
         family = described(made(*VARIANTS[variant])).family
         if family.norm != "rms" or any(family.norms[1::2]):
-            pytest.skip("its norms have factors of their own")
+            pytest.skip("its norms are not folded")
         request.getfixturevalue("folded")
-    check(variant, 1, 3, 9, 17)
+    check(variant, CAPACITY - 30, 1, 3, 9, 17)  # to the end of what there is
 
 
 SMALL: dict[str, Any] = {"num_hidden_layers": 1, "vocab_size": 97}
@@ -143,6 +91,7 @@ def test_sizes_need_be_no_powers_of_two(sizes: str) -> None:
 
 @pytest.mark.parametrize("window", [0, 5, 30])
 def test_shares_that_are_no_whole_tiles_see_each_token_once(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As beyond 16,384 tokens, where there are no more than 64 shares."""
     monkeypatch.setattr(gpu_model.launches, "attention_cut", lambda lanes: Cut(16, 4, 2))
     monkeypatch.setattr(gpu_model, "_SHARE", 24)
     model = made("MistralConfig", DENSE | SMALL | {"sliding_window": window or None})
@@ -152,16 +101,7 @@ def test_shares_that_are_no_whole_tiles_see_each_token_once(window: int, monkeyp
     assert distance(passed(context, ids, 50, 9, 13), logits_of(model, ids)[50:]) < BOUND
 
 
-def sunk() -> tuple[PreTrainedModel, Decoder]:
-    """A dense model whose attention has sinks: of the families only a mixture of experts has them."""
-    model = made("LlamaConfig", DENSE | SMALL)
-    decoder = described(model)
-    for layer in model.model.layers:
-        layer.self_attn.sinks = nn.Parameter(torch.tensor([1.5, -1.0, 3.0, 0.5]))
-    return model, replace(decoder, family=replace(decoder.family, sinks="self_attn.sinks"))
-
-
-@pytest.mark.parametrize("begin", [20, 58], ids=["one share", "shares"])
+@pytest.mark.parametrize("begin", [8, 46], ids=["one share", "shares"])
 def test_sinks_take_their_part_of_attention_once(begin: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model, decoder = sunk()
     monkeypatch.setattr(gpu_model, "describe", lambda model: decoder)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from gpu_passes import DEVICE, halved
 from interpreted import GPU, need_triton
 from tiny_transformers import tiny_model
-from transformers import PreTrainedModel
 
 need_triton()
 
@@ -20,17 +20,9 @@ from specdec_tui.backends.decoder import Decoder, describe  # noqa: E402
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
 from specdec_tui.backends.gpu.weights import fuse  # noqa: E402
 
-DEVICE = "cuda" if GPU else "cpu"
 # The interpreter multiplies the bits of bfloat16 as if they were numbers.
 DTYPES = [torch.float16, torch.bfloat16] if GPU else [torch.float16]
 SIZES: dict[str, Any] = {"hidden_size": 96, "num_attention_heads": 6, "head_dim": 16, "max_position_embeddings": 512}
-
-
-def halved(network: PreTrainedModel, dtype: torch.dtype) -> PreTrainedModel:
-    """On the device, its parameters alone of a type, as a model is loaded: rotations stay exact."""
-    for parameter in network.parameters():
-        parameter.data = parameter.data.to(dtype)
-    return network.to(DEVICE)
 
 
 def opened(kind: str, dtype: torch.dtype, **overrides: Any) -> tuple[TransformersModel, gpu_model.GpuContext]:

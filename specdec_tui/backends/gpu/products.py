@@ -174,6 +174,11 @@ def _stream_row(stream: tl.tensor, token: tl.tensor, columns: tl.constexpr, powe
 
 
 @triton.jit
+def _sum(a: tl.tensor, b: tl.tensor) -> tl.tensor:
+    return a + b
+
+
+@triton.jit
 def _plus(
     a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor, e: tl.tensor, f: tl.tensor, g: tl.tensor, h: tl.tensor
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
@@ -207,7 +212,7 @@ def _spread(
     token = tl.arange(0, tile_tokens)
     if tokens == 1:
         wide = one.to(tl.float32)
-        squares = tl.where(token == 0, tl.sum(wide * wide, 0), 0.0)
+        squares = tl.where(token == 0, tl.reduce(wide * wide, 0, _sum), 0.0)  # in the order of several rows
     else:
         a, b, c, d = _squares(one, two, three, four)
         squares = tl.where(token == 0, a, tl.where(token == 1, b, tl.where(token == 2, c, d)))
