@@ -16,6 +16,8 @@ pytest.importorskip("triton", reason="needs Triton")
 if not GPU and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
 
+from specdec_tui.backends.causal_lm import TransformersModel  # noqa: E402
+from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
 from specdec_tui.backends.gpu import packed_model  # noqa: E402
 from specdec_tui.backends.gpu.packed_linear import PackedLinear  # noqa: E402
 from specdec_tui.backends.gpu.packed_weights import codes_of  # noqa: E402
@@ -73,6 +75,20 @@ def test_a_packed_model_has_the_logits_of_its_dequantized_weights(bits: int) -> 
         ids = torch.arange(length, device=DEVICE)[None] * 7 % 300
         expected = plain(ids).logits
         assert (network(ids).logits - expected).abs().max() <= 0.02 * expected.abs().max()
+
+
+@pytest.mark.skipif(not GPU, reason="takes minutes without one")
+def test_passes_of_our_kernels_read_packed_weights() -> None:
+    network, plain = quantized(4)
+    assert packed_model.pack_quantized(network) == "" and gpu_model.why_not(network) == ""
+    model = TransformersModel(network)
+    context = gpu_model.opener(network, model.forward, 256)(128)
+    ids = torch.arange(24, device=DEVICE) * 7 % 300
+    expected = plain(ids[None]).logits[0]
+    got = [context.prefill(ids[:20])]
+    got += [context.extend(ids[20:23], torch.tensor([20], device=DEVICE), 3)]
+    got += [context.extend(ids[23:], torch.tensor([23], device=DEVICE), 1)]
+    assert (torch.cat(got) - expected[19:]).abs().max() <= 0.02 * expected.abs().max()
 
 
 def test_what_is_not_packed_is_told_and_left(monkeypatch: pytest.MonkeyPatch) -> None:

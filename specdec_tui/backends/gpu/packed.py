@@ -22,6 +22,7 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
+from specdec_tui.backends.gpu.products import activated, capped
 from specdec_tui.backends.gpu.unpacked import ROWS, place_of
 
 
@@ -223,29 +224,6 @@ def _row_sums(
     if group >= columns and not offset:
         result = result * tl.load(scales + tile * ROWS + tl.arange(0, ROWS))[:, None]
     return result
-
-
-@triton.jit
-def activated(x: tl.tensor, activation: tl.constexpr) -> tl.tensor:
-    """silu, gelu (erf), gelu_tanh or relu of float32; "" leaves it alone."""
-    if activation == "silu":
-        x = x * tl.sigmoid(x)
-    elif activation == "gelu":
-        x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
-    elif activation == "gelu_tanh":
-        inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
-        x = x * tl.sigmoid(2.0 * inner)  # 0.5 (1 + tanh(a)) is the sigmoid of 2a
-    elif activation == "relu":
-        x = tl.maximum(x, 0.0)
-    return x
-
-
-@triton.jit
-def capped(x: tl.tensor, cap: tl.constexpr) -> tl.tensor:
-    """cap · tanh(x / cap); 0 leaves it alone."""
-    if cap > 0:
-        x = cap * (2.0 * tl.sigmoid(x * (2.0 / cap)) - 1.0)
-    return x
 
 
 @triton.jit
