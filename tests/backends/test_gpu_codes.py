@@ -7,7 +7,7 @@ import struct
 import pytest
 import torch
 
-from specdec_tui.backends.gpu.codes import FORMS, HALVES, STRAIGHT, conversion, half_bits, numbers_in_use
+from specdec_tui.backends.gpu.codes import FORMS, HALVES, STRAIGHT, conversion, half_bits, numbers_in_use, tables
 from specdec_tui.backends.gpu.packing import Codes, pack, packable, plain_weights
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -39,9 +39,9 @@ def lop3(values: list[int], table: int) -> int:
     return found
 
 
-def carried_out(program: str, word: int, outputs: int, half: str) -> list[int]:
+def carried_out(program: str, word: int, outputs: int, half: str, table: tuple[int, ...]) -> list[int]:
     """The output registers of a program for one input register."""
-    held = {f"${outputs}": word}
+    held = {f"${outputs}": word} | {f"${outputs + 1 + 4 * place}": value for place, value in enumerate(table)}
 
     def value(name: str) -> int:
         return held[name] if name in held else int(name, 0)
@@ -81,7 +81,8 @@ def converted(form: str, half: str, words: torch.Tensor) -> torch.Tensor:
     """The numbers of words int64 [n]: [planes, n, 4 columns]."""
     outputs = 2 * FORMS[form].planes
     program = conversion(form, half)
-    found = [carried_out(program, int(word), outputs, half) for word in words.tolist()]
+    table = tables(form, half) if FORMS[form].order == STRAIGHT else ()
+    found = [carried_out(program, int(word), outputs, half, table) for word in words.tolist()]
     numbers = [[number(part >> shift & 0xFFFF, half) for part in row for shift in (0, 16)] for row in found]
     return torch.tensor(numbers, dtype=torch.float64).view(len(words), -1, 4).transpose(0, 1)
 

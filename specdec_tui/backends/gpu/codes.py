@@ -132,30 +132,43 @@ def _program(registers: str, lines: Sequence[str]) -> str:
     return "{\n.reg .b32 " + registers + ";\n" + "\n".join(lines) + "\n}"
 
 
-def _word(values: Sequence[int]) -> str:
-    return f"0x{sum(value << 8 * place for place, value in enumerate(values)):08x}"
+def tables(name: str, half: str) -> tuple[int, ...]:
+    """What the conversion of a form with a table looks its numbers up in, as words: the low bytes of the numbers by our
+    codes, four to a word, then the high bytes, then the mask. They are handed to it in registers: as numbers of the
+    program they would be moved there anew for each use."""
+    bits = [half_bits(number, half) for number in numbers_in_use(name, half)]
+    low, high = [value & 255 for value in bits], [value >> 8 for value in bits]
+    words = [
+        sum(value << 8 * place for place, value in enumerate(part[n : n + 4])) for part in (low, high) for n in _FOURS
+    ]
+    return (*words, 0x7F7F7F7F if _agree(bits) else 0x000000FF)
+
+
+_FOURS = range(0, 16, 4)
+
+
+def _agree(bits: Sequence[int]) -> bool:
+    return all((one ^ other) & 0x8080 == 0 for one, other in zip(bits[:8], bits[8:], strict=True))
 
 
 def _looked_up(bits: Sequence[int]) -> str:
     """Numbers of 16 bits by 4-bit codes: their low and their high bytes from two tables of 8 each.
 
     `prmt` takes a byte of eight by three bits of a code; the fourth bit makes it repeat the byte's top bit, which turns
-    0x7f into 0: a mask that lacks only the top bit, where both tables agree (`codes_in_use`).
+    0x7f into 0: a mask that lacks only the top bit, where both tables agree (`codes_in_use`). Words of `tables` are in
+    the registers $5, $9 … $37.
     """
-    agree = all((one ^ other) & 0x8080 == 0 for one, other in zip(bits[:8], bits[8:], strict=True))
-    low, high = [value & 255 for value in bits], [value >> 8 for value in bits]
+    agree = _agree(bits)
+    word = [f"${5 + 4 * place}" for place in range(9)]
     lines = ["mov.b32 w, $4;", "and.b32 t, w, 0x77777777;"]
     if not agree:
         lines += ["shr.u32 s, w, 3;", "and.b32 s, s, 0x11111111;"]
     for out in (0, 2):
-        if agree:
-            lines.append("prmt.b32 m, 0x7f7f7f7f, 0x7f7f7f7f, w;")
-        else:
-            lines.append("prmt.b32 m, 0x000000ff, 0, s;")
-        for name, table in (("l", low), ("h", high)):
+        lines.append(f"prmt.b32 m, {word[8]}, {word[8]}, w;" if agree else f"prmt.b32 m, {word[8]}, 0, s;")
+        for name, first in (("l", 0), ("h", 4)):
             lines += [
-                f"prmt.b32 {name}, {_word(table[:4])}, {_word(table[4:8])}, t;",
-                f"prmt.b32 u, {_word(table[8:12])}, {_word(table[12:])}, t;",
+                f"prmt.b32 {name}, {word[first]}, {word[first + 1]}, t;",
+                f"prmt.b32 u, {word[first + 2]}, {word[first + 3]}, t;",
                 f"lop3.b32 {name}, {name}, u, m, 0xe4;",  # by the mask
             ]
         lines += [f"prmt.b32 ${out}, l, h, 0x5140;", f"prmt.b32 ${out + 1}, l, h, 0x7362;"]

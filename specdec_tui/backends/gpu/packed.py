@@ -25,6 +25,8 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: 
 from specdec_tui.backends.gpu.products import activated, capped
 from specdec_tui.backends.gpu.unpacked import ROWS, place_of
 
+_WITH_TABLES = tl.constexpr("=r,=r,=r,=r,r" + 36 * ",r")  # a table's nine words come four times each
+
 
 @triton.jit
 def _column(inner: tl.tensor, width: tl.constexpr) -> tl.tensor:
@@ -64,6 +66,7 @@ def _held(
 def _numbers(
     x: tl.tensor,
     held: tl.tensor,
+    words: tl.tuple,
     weight: tl.tensor,
     numbers: tl.tensor,
     tile: tl.tensor,
@@ -94,7 +97,13 @@ def _numbers(
     if planes == 1:
         one = tl.inline_asm_elementwise(asm, "=r,=r,r", [held], dtype=half, is_pure=True, pack=4)
         return one, one
-    one, two = tl.inline_asm_elementwise(asm, "=r,=r,=r,=r,r", [held], dtype=(half, half), is_pure=True, pack=4)
+    if straight:
+        one, two = tl.inline_asm_elementwise(
+            asm, _WITH_TABLES, [held, words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7],
+            words[8]], dtype=(half, half), is_pure=True, pack=4,
+        )  # fmt: skip
+    else:
+        one, two = tl.inline_asm_elementwise(asm, "=r,=r,=r,=r,r", [held], dtype=(half, half), is_pure=True, pack=4)
     return one, two
 
 
@@ -264,6 +273,7 @@ def packed_product(
     scales: tl.tensor,
     offsets: tl.tensor,
     numbers: tl.tensor,
+    tables: tl.tensor,
     places: tl.tensor,
     bias: tl.tensor,
     y: tl.tensor,
@@ -310,6 +320,10 @@ def packed_product(
     below = tile + rows // ROWS
     if overlap:
         gdc_launch_dependents()
+    words: tl.tuple = ()
+    if asm != "" and straight:
+        for place in tl.static_range(9):
+            words = words + (tl.load(tables + place),)
     held: tl.tuple = ()
     kept: tl.tuple = ()
     found: tl.tuple = ()
@@ -356,11 +370,13 @@ def packed_product(
             second = _own(
                 x, places, step * warps * chunk + width, chunk, tokens, columns, gathered, width, warps, tile_tokens
             )
-        one, two = _numbers(x, held[step], weight, numbers, tile, step, chunks, planes, straight, width, warps, asm)
+        one, two = _numbers(
+            x, held[step], words, weight, numbers, tile, step, chunks, planes, straight, width, warps, asm
+        )
         total = _added(total, one, two, first, second, found[step], columns, group, offset, planes, width)
         if gated:
             one, two = _numbers(
-                x, kept[step], weight, numbers, below, step, chunks, planes, straight, width, warps, asm
+                x, kept[step], words, weight, numbers, below, step, chunks, planes, straight, width, warps, asm
             )
             other = _added(other, one, two, first, second, more[step], columns, group, offset, planes, width)
     result = _row_sums(total, scales, tile, columns, group, offset)

@@ -19,10 +19,12 @@ MOST_TOKENS = 16  # of a program; more are several programs, which find the weig
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """`warps` of a program, which decide in what order sums are added; `early` steps are loaded ahead."""
+    """`warps` of a program, which decide in what order sums are added; `early` steps are loaded ahead. `registers` of a
+    thread at most; 0: as many as it likes."""
 
     warps: int
     early: int
+    registers: int = 0
 
 
 @cache
@@ -49,10 +51,10 @@ class Follow:
 
 
 def _arguments(x: Tensor, normed: Normed | None, matrix: Packed, bias: Tensor | None, y: Tensor) -> tuple[Any, ...]:
-    some = matrix.weight
+    there = [part if part.numel() else matrix.weight for part in (matrix.offsets, matrix.tables, matrix.places)]
     return (
-        x, normed.stream if normed else x, some, matrix.scales, matrix.offsets if matrix.offsets.numel() else some,
-        matrix.numbers, matrix.places if matrix.places.numel() else some, some if bias is None else bias, y,
+        x, normed.stream if normed else x, matrix.weight, matrix.scales, there[0], matrix.numbers, *there[1:],
+        matrix.weight if bias is None else bias, y,
     )  # fmt: skip
 
 
@@ -135,7 +137,7 @@ def _launch(
         matrix.columns, *_kind(matrix, x.device), gated, normed is not None, normed.epsilon if normed else 0.0,
         follow.offset if follow else 0.0, bias is not None, activation, scale, cap, added, follow is not None, tile,
         cut.warps, cut.early, power(matrix.columns), overlap, num_warps=cut.warps,
-        **({"launch_pdl": True} if overlap else {}),
+        **({"launch_pdl": True} if overlap else {}), **({"maxnreg": cut.registers} if cut.registers else {}),
     )  # fmt: skip
 
 

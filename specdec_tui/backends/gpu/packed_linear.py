@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from specdec_tui.backends.gpu.packed_weights import codes_of
 from specdec_tui.backends.gpu.packing import ROWS, Packed, joined, pack, packable
 
-_TENSORS = ("weight", "scales", "offsets", "numbers", "places")
+_TENSORS = ("weight", "scales", "offsets", "numbers", "tables", "places")
 
 
 def rows_of(matrix: Packed, begin: int, count: int) -> Packed:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specdec_tui.backends.gpu.codes import FORMS, HALVES, SPREAD, codes_in_use, numbers_in_use
+from specdec_tui.backends.gpu.codes import FORMS, HALVES, SPREAD, STRAIGHT, codes_in_use, numbers_in_use, tables
 
 ROWS = 16
 """Rows that lie together: the side of a tensor core's tile."""
@@ -57,13 +57,15 @@ class Codes:
 @dataclass(frozen=True)
 class Packed:
     """A matrix for the kernels: weight uint8 [row tiles, chunks, ROWS · width], scales, offsets float32 [row tiles,
-    groups, ROWS], numbers float32 [16 or 256] by code; offsets and places as in `Codes`."""
+    groups, ROWS], numbers float32 [16 or 256] by code, tables int32 [9] of a form that has one (`codes.tables`);
+    offsets and places as in `Codes`."""
 
     form: str
     weight: Tensor
     scales: Tensor
     offsets: Tensor
     numbers: Tensor
+    tables: Tensor
     places: Tensor
     rows: int
     columns: int
@@ -154,6 +156,7 @@ def pack(codes: Codes, dtype: torch.dtype) -> Packed:
         _of_tiles(codes.scales, tiles),
         _of_tiles(codes.offsets, tiles) if codes.offsets.numel() else codes.offsets,
         torch.tensor(numbers_in_use(codes.form, half), device=device),
+        _words(tables(codes.form, half), device) if form.order == STRAIGHT else codes.places[:0],
         codes.places,
         rows,
         columns,
@@ -173,6 +176,10 @@ def arranged(chunks: Tensor) -> Tensor:
 
 _SPREAD = (0, 2, 4, 6, 1, 3, 5, 7)
 """Of the columns 0 … 3 of one plane and 4 … 7 of the other: those of the codes 0 … 7 of a register."""
+
+
+def _words(values: Sequence[int], device: torch.device) -> Tensor:
+    return torch.tensor(values, dtype=torch.int64, device=device).to(torch.int32)
 
 
 def _of_tiles(values: Tensor, tiles: int) -> Tensor:
