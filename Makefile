@@ -2,6 +2,7 @@
 # make test  the same, then lint, types and the whole test suite
 # make test-all  what `make test` leaves out: the large matrices, and hostile inputs for 15 seconds of each kind
 # make test-servers  a target on a real vLLM: installs its CPU build (3.5 GB) into .venv-servers, and takes 15 minutes
+# make test-gpu  the GPU's kernels, on a GPU or by Triton's interpreter in NumPy (many minutes): needs Triton in .venv
 # make test-browser  the app in a headless Chromium, which has to be installed (CHROMIUM names it)
 # make peer  the demo target's file here and in llama.cpp, which is built into .venv-peer first (12 minutes, once)
 # make fuzz  hostile config files, models, configs, GGUF headers, chat templates, traces, keys for SECONDS in all (an hour)
@@ -32,7 +33,7 @@ LARGE = large-backends large-rest large-terminal
 APART = tests/browser tests/servers
 TERMINAL = tests/terminal tests/fuzz/test_fuzz_keys.py
 
-.PHONY: run test test-all test-servers test-browser $(PARTS) $(LARGE) peer fuzz clean
+.PHONY: run test test-all test-servers test-gpu test-browser $(PARTS) $(LARGE) peer fuzz clean
 
 run: $(VENV)/.run
 	@$(BIN)/specdec-tui $(ARGS)
@@ -94,6 +95,12 @@ large-terminal: $(VENV)/.dev
 test-servers: export SERVERS := $(abspath $(SERVERS))
 test-servers: $(VENV)/.dev $(SERVERS)/.vllm
 	$(call part,--timeout 0 tests/servers)
+
+# A CUDA build of torch brings Triton.
+test-gpu: $(VENV)/.dev
+	@$(BIN)/python -c 'import triton' || { echo "$(BIN)/pip install triton==3.6.0 brings what is missing"; exit 1; }
+	TRITON_INTERPRET=$$($(BIN)/python -c 'import torch; print(int(not torch.cuda.is_available()))') \
+		$(PYTEST) tests/backends/test_gpu_*.py
 
 test-browser: $(VENV)/.browser
 	$(call part,tests/browser)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from family_variants import DENSE, VARIANTS, made
-from gpu_passes import BOUND, CAPACITY, SHARE, described, distance, logits_of, opened, passed, sunk, text
+from gpu_passes import BOUND, CAPACITY, SHARE, described, distance, extended, logits_of, opened, passed, sunk, text
 from interpreted import GPU, need_triton
 from plain_pass import PlainPass
 
@@ -109,3 +109,16 @@ def test_sinks_take_their_part_of_attention_once(begin: int, monkeypatch: pytest
     expected = PlainPass(model, decoder)(ids.tolist())
     assert distance(expected, logits_of(model, ids)) > 0.01
     assert distance(passed(opened(model), ids, begin, 5), expected[begin:]) < BOUND
+
+
+def test_a_pass_over_what_is_no_number_ends_and_leaves_nothing_behind() -> None:
+    model = made("LlamaConfig", DENSE | SMALL)
+    context, ids = opened(model), text(97)
+    context.prefill(ids[:46])
+    expected = extended(context, ids, 46, 3)
+    row = context._weights.embedding[ids[47]].clone()
+    context._weights.embedding[ids[47]] = torch.nan
+    assert extended(context, ids, 46, 3)[1:].isnan().all()
+    assert not context._arrived.any()
+    context._weights.embedding[ids[47]] = row
+    assert torch.equal(extended(context, ids, 46, 3), expected)

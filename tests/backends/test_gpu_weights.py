@@ -1,4 +1,7 @@
-"""Weights as the GPU's kernels read them are the memory of the loaded model, which goes on giving its own logits."""
+"""Weights as the GPU's kernels read them are the memory of the loaded model, which goes on giving its own logits.
+
+Nothing here runs a kernel.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from family_variants import IDS, VARIANTS, made
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.decoder import Decoder, describe
+from specdec_tui.backends.gpu import model as gpu_model
 from specdec_tui.backends.gpu.weights import Weights, fuse
 
 # Rows of one joined matrix, weights that lie transposed, queries with keys and values head by head, several to one.
@@ -55,3 +60,13 @@ def test_weights_that_are_read_again_are_the_same(variant: str) -> None:
     assert isinstance(decoder, Decoder)
     first, again = matrices(fuse(model, decoder, 64)), matrices(fuse(model, decoder, 64))
     assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
+
+
+def test_texts_and_blocks_that_are_too_long_are_refused() -> None:
+    model = made(*VARIANTS["llama"])
+    open_static = gpu_model.opener(model, TransformersModel(model).forward, 300)
+    with pytest.raises(ValueError, match=r"^a text of 513 tokens is too long for it$"):
+        open_static(513)
+    ids = torch.zeros(65, dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"^65 tokens are too many for one pass: at most 64$"):
+        open_static(512).extend(ids, torch.tensor([0]), 1)
