@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from specdec_tui.backends import cuda_graphs
+from specdec_tui.backends.model import nothing
 from specdec_tui.decoding.device_round import Choose, DeviceRound, RoundResult
 from specdec_tui.decoding.kernel_choosing import KernelChoosing
 from specdec_tui.decoding.round_state import Plan
@@ -49,7 +50,7 @@ class Fixed:
     def __init__(self, logits: Tensor) -> None:
         self._logits = logits
 
-    def prefill(self, ids: Tensor) -> Tensor:
+    def prefill(self, ids: Tensor, between: Callable[[], None] = nothing) -> Tensor:
         return self._logits[:1]
 
     def extend(self, ids: Tensor, begin: Tensor, keep: int) -> Tensor:

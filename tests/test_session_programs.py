@@ -11,6 +11,7 @@ import pytest
 import torch
 from test_session import ALL, FOUR, HashModel, TinyPair, checks_of, ids_of, never
 
+from specdec_tui.backends.model import nothing
 from specdec_tui.backends.pair import LoadError, Progress
 from specdec_tui.decoding.device_run import Programs
 from specdec_tui.decoding.records import (
@@ -37,7 +38,7 @@ class HashSequence:
         self.context = model.open()
         self.capacity = capacity
 
-    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
+    def prefill(self, ids: torch.Tensor, between: Callable[[], None] = nothing) -> torch.Tensor:
         return self.extend(ids, torch.zeros(1, dtype=torch.int64), 1)
 
     def extend(self, ids: torch.Tensor, begin: torch.Tensor, keep: int) -> torch.Tensor:

@@ -6,7 +6,7 @@ models of the tests are as good as a real one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -268,6 +268,10 @@ class WeightForms(Protocol):
         ...
 
 
+def nothing() -> None:
+    """What is done between the parts of something that nobody wants to break off."""
+
+
 class StaticSequence(Protocol):
     """One sequence in memory of a fixed place and size, for programs that a CUDA graph holds.
 
@@ -279,8 +283,11 @@ class StaticSequence(Protocol):
         """Tokens it has room for."""
         ...
 
-    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
-        """Take in a text int64 [n] from its beginning: logits [1, vocab_size], float32, after its last token."""
+    def prefill(self, ids: torch.Tensor, between: Callable[[], None] = nothing) -> torch.Tensor:
+        """Take in a text int64 [n] from its beginning: logits [1, vocab_size], float32, after its last token.
+
+        What `between` raises, which is called every so many tokens, breaks it off.
+        """
         ...
 
     def extend(self, ids: torch.Tensor, begin: torch.Tensor, keep: int) -> torch.Tensor:

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
 from specdec_tui.backends.cache import RewindableCache, cache_argument
+from specdec_tui.backends.model import nothing
 from specdec_tui.backends.rotations import depends_on_length, rope_types
 
 PREFILL_CHUNK = 2048
@@ -24,15 +25,26 @@ PREFILL_CHUNK = 2048
 Forward = Callable[[Sequence[int], int, RewindableCache], Tensor]
 
 
-def prefilled(forward: Forward, ids: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+def prefilled(
+    forward: Forward, ids: Tensor, between: Callable[[], None] = nothing
+) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
     """A text through a loaded model's own forward, in chunks, so that memory does not grow with its square.
 
-    The logits [1, vocab_size] after its last token, and the keys and values [heads, n, width] of every layer.
+    What `between` raises, which is called between them, breaks it off: a GPU has at most one of them waiting. The
+    logits [1, vocab_size] after its last token, and the keys and values [heads, n, width] of every layer.
     """
     cache, text = RewindableCache(len(ids)), ids.tolist()
     logits = torch.empty(0)
+    under_way: list[torch.cuda.Event] = []
     for begin in range(0, len(text), PREFILL_CHUNK):
+        if begin:
+            between()
         logits = forward(text[begin : begin + PREFILL_CHUNK], 1, cache)
+        if ids.device.type == "cuda":
+            under_way.append(torch.cuda.Event())
+            under_way[-1].record(torch.cuda.current_stream(ids.device))
+            if len(under_way) > 1:
+                under_way.pop(0).synchronize()
     return logits, [(layer.keys[0], layer.values[0]) for layer in cache.layers]
 
 
@@ -177,9 +189,9 @@ class StaticContext:
         return masks if len(masks) > 1 else next(iter(masks.values()))
 
     @torch.inference_mode()
-    def prefill(self, ids: Tensor) -> Tensor:
+    def prefill(self, ids: Tensor, between: Callable[[], None] = nothing) -> Tensor:
         """See `model.StaticSequence`."""
-        logits, held = prefilled(self._forward, ids)
+        logits, held = prefilled(self._forward, ids, between)
         for layer, (keys, values) in zip(self._layers, held, strict=True):
             layer.fill(keys, values)
         return logits

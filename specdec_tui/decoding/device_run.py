@@ -16,6 +16,7 @@ from specdec_tui.decoding.controls import NO_CONTROLS, Controls
 from specdec_tui.decoding.device_round import DeviceRound, Mark, RoundResult, host_mark
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter, Proposal
 from specdec_tui.decoding.ending import Completes, nowhere
+from specdec_tui.decoding.prompt import Stopped
 from specdec_tui.decoding.records import Capturing, Notice, PrefillDone, Record, RunEnded, Status
 from specdec_tui.decoding.round_state import Plan
 from specdec_tui.decoding.rows import Row
@@ -238,16 +239,21 @@ class DeviceRun(Run):
                 raise
         return prefill(use_cache)
 
+    def _go_on(self) -> None:
+        """Stopped where the run was cancelled."""
+        if self.cancelled():
+            raise Stopped
+
     def _prefill_program(self, use_cache: bool) -> PrefillDone:
         assert self.program is not None
         capacity = len(self.ids) + self.room
         begin = self.clock()
         played, device = self.program.round, self.target.device
         prompt = torch.tensor(self.ids, device=device)
-        scores = self._scores(played.target.prefill(prompt))
+        scores = self._scores(played.target.prefill(prompt, self._go_on))
         if played.drafter is not None:
             known = prompt < played.plan.drafter_ids
-            played.drafter.prefill(torch.where(known, prompt, 0))
+            played.drafter.prefill(torch.where(known, prompt, 0), self._go_on)
         elif self.drafter:
             self.drafter.start(self.ids, self._setup(capacity, use_cache))
         position = self.position

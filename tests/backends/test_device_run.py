@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from functools import partial
 from itertools import zip_longest
 from types import SimpleNamespace
@@ -13,9 +14,10 @@ import torch
 from tiny_transformers import tiny_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from specdec_tui.backends import static_model
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.gpu import model as gpu_model
-from specdec_tui.backends.model import bucket
+from specdec_tui.backends.model import bucket, nothing
 from specdec_tui.backends.static_model import StaticContext, why_not_static
 from specdec_tui.decoding.device_run import STEPS, Need, Programs, need_of
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter
@@ -313,7 +315,7 @@ def test_a_prefill_that_lacks_memory_gets_that_of_idle_programs(
     first = list(decode(target, PROMPT, **settings))
     programs.take_back(programs.lend(need(target, gamma=2)))
 
-    def short(self: Any, ids: torch.Tensor) -> torch.Tensor:
+    def short(self: Any, ids: torch.Tensor, between: Callable[[], None]) -> torch.Tensor:
         if programs.settled(need(target, gamma=2)):
             raise torch.OutOfMemoryError
         return whole(self, ids)
@@ -410,8 +412,8 @@ class Wrong(StaticContext):
 
     fault = ""
 
-    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
-        return super().prefill(ids) * (1.1 if self.fault == "prefill" else 1)
+    def prefill(self, ids: torch.Tensor, between: Callable[[], None] = nothing) -> torch.Tensor:
+        return super().prefill(ids, between) * (1.1 if self.fault == "prefill" else 1)
 
     def extend(self, ids: torch.Tensor, begin: torch.Tensor, keep: int) -> torch.Tensor:
         kind = "token" if len(ids) == 1 else "block"
@@ -586,3 +588,24 @@ def test_records_behind_given_tokens_are_those_of_the_plain_loop(
     plain, device = both(target, lambda: drafter_of(kind, target, small), Programs(), given=[9, 30, 9], **settings)
     assert_same(plain, device)
     assert not any(isinstance(record, Notice) for record in device)
+
+
+def test_a_long_prefill_is_broken_off_between_its_parts_and_the_program_is_lent_again(
+    target: TransformersModel, small: TransformersModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(static_model, "PREFILL_CHUNK", 4)
+    programs, asked = Programs(), [0]
+    prompt = [7 + i % 40 for i in range(30)]
+    settings: dict[str, Any] = {"strategy": "tested", "sampler": GREEDY, "gamma": 3, "max_new_tokens": 12}
+
+    def cancelled() -> bool:
+        asked[0] += 1
+        return asked[0] > 4
+
+    build = lambda: drafter_of("model", target, small)  # noqa: E731
+    whole = list(decode(target, prompt, drafter=build(), programs=programs, **settings))
+    broken = list(decode(target, prompt, drafter=build(), programs=programs, cancelled=cancelled, **settings))
+    assert asked[0] == 5  # once before it begins, then between parts: never again once it is true
+    assert not any(isinstance(record, PrefillDone) for record in broken)
+    assert isinstance(broken[-1], RunEnded) and broken[-1].reason is EndReason.CANCELLED
+    assert_same(whole, list(decode(target, prompt, drafter=build(), programs=programs, **settings)))

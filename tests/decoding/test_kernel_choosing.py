@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +35,7 @@ if not GPU:
     interpreter._patch_lang = dress_once
 
 from specdec_tui.backends import cuda_graphs  # noqa: E402
+from specdec_tui.backends.model import nothing  # noqa: E402
 from specdec_tui.decoding.device_round import DeviceRound, RoundResult  # noqa: E402
 from specdec_tui.decoding.device_rules import RULES as DEVICE_RULES  # noqa: E402
 from specdec_tui.decoding.device_rules import Chance, Drafts, draw_freely  # noqa: E402
@@ -233,7 +235,7 @@ class Bigrams:
         if spoilt >= 0:
             self._table[spoilt] = NAN
 
-    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
+    def prefill(self, ids: torch.Tensor, between: Callable[[], None] = nothing) -> torch.Tensor:
         raise NotImplementedError
 
     def extend(self, ids: torch.Tensor, begin: torch.Tensor, keep: int) -> torch.Tensor:

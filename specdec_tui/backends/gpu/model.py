@@ -19,7 +19,7 @@ from specdec_tui.backends.gpu.launches import Follow, Read, Rules, Shares
 from specdec_tui.backends.gpu.packed_linear import PackedLinear
 from specdec_tui.backends.gpu.tiles import Tiles
 from specdec_tui.backends.gpu.weights import Affine, ExpertWeights, LayerWeights, Weights, fuse
-from specdec_tui.backends.model import bucket
+from specdec_tui.backends.model import bucket, nothing
 from specdec_tui.backends.static_model import Forward, prefilled
 
 MOST_TOKENS = 64  # of a pass by these kernels
@@ -131,9 +131,9 @@ class GpuContext:
         return self._capacity
 
     @torch.inference_mode()
-    def prefill(self, ids: Tensor) -> Tensor:
+    def prefill(self, ids: Tensor, between: Callable[[], None] = nothing) -> Tensor:
         """See `model.StaticSequence`: by the loaded model in chunks, whose keys and values are taken over."""
-        logits, held = prefilled(self._forward, ids)
+        logits, held = prefilled(self._forward, ids, between)
         for index, (keys, values) in enumerate(held):
             copies = len(keys) // self._weights.decoder.key_heads  # Falcon's code repeats them
             self._keys[index, :, : len(ids)] = keys[::copies]
