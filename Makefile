@@ -100,7 +100,7 @@ test-servers: $(VENV)/.dev $(SERVERS)/.vllm
 test-gpu: $(VENV)/.dev
 	@$(BIN)/python -c 'import triton' || { echo "$(BIN)/pip install triton==3.6.0 brings what is missing"; exit 1; }
 	TRITON_INTERPRET=$$($(BIN)/python -c 'import torch; print(int(not torch.cuda.is_available()))') \
-		$(PYTEST) tests/backends/test_gpu_*.py
+		$(PYTEST) tests/backends/test_gpu_*.py tests/decoding/test_kernel_choosing.py
 
 test-browser: $(VENV)/.browser
 	$(call part,tests/browser)

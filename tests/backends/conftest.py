@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tiny_gguf import write_tiny_gguf
 from tiny_transformers import tiny_model, tiny_tokenizer
 from tokenizers import pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from specdec_tui.backends.gpu.tiles import Tiles
 from specdec_tui.backends.loading import Pair, load_pair
 from specdec_tui.settings import ModelChoice
 
@@ -22,6 +24,13 @@ SaveModel = Callable[..., Path]
 def _no_pass_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What passes of each length take is measured in `tests/test_warming.py`: here it would be most of a short run."""
     monkeypatch.setattr("specdec_tui.loaded.pass_seconds", lambda *given: ())
+
+
+@pytest.fixture(autouse=True)
+def _no_tile_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU a minute goes into trials for the shapes of a model, which are kept: not for tiny ones."""
+    if torch.cuda.is_available():
+        monkeypatch.setattr("specdec_tui.backends.gpu.model.tiles_of", lambda weights: Tiles())
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def test_every_variant_of_a_family_gives_the_logits_of_transformers(
         if family.norm != "rms" or any(family.norms[1::2]):
             pytest.skip("its norms are not folded")
         request.getfixturevalue("folded")
-    check(variant, CAPACITY - 30, 1, 3, 9, 17)  # to the end of what there is
+    check(variant, CAPACITY - 20, 3, 17)  # to the end of what there is
 
 
 SMALL: dict[str, Any] = {"num_hidden_layers": 1, "vocab_size": 97}
