@@ -11,7 +11,15 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
-from specdec_tui.backends.gpu.products import _begin, _multiplied, _spread, _stream_row, activated, prefetch
+from specdec_tui.backends.gpu.products import (
+    _begin,
+    _first_rows,
+    _multiplied,
+    _spread,
+    _stream_row,
+    activated,
+    prefetch,
+)
 
 _LANES = tl.constexpr(8)  # the narrow side of a tensor core's tile; a token fills one of them
 _BLOCK = tl.constexpr(32)  # scores that all others are compared with at a time
@@ -96,10 +104,7 @@ def route(
         shift = tl.load(bias + safe).to(tl.float32)
     first = _begin(weight, safe, real_row, columns, pieces, early, ahead, overlap)
     if normed:
-        one = _stream_row(stream, 0, columns, power_columns)
-        two = _stream_row(stream, min(1, tokens - 1), columns, power_columns) if tokens > 1 else one
-        three = _stream_row(stream, min(2, tokens - 1), columns, power_columns) if tokens > 2 else one
-        four = _stream_row(stream, min(3, tokens - 1), columns, power_columns) if tokens > 3 else one
+        one, two, three, four = _first_rows(stream, tokens, columns, power_columns)
     result = _multiplied(
         first, x, weight, safe, real_row, tokens, columns, pieces, tile_tokens, tile_rows, tile_columns, early
     )  # fmt: skip

@@ -179,6 +179,18 @@ def _sum(a: tl.tensor, b: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def _first_rows(
+    stream: tl.tensor, tokens: tl.constexpr, columns: tl.constexpr, power_columns: tl.constexpr
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """The rows of the first four tokens, asked for before they are needed; the first again where there are fewer."""
+    one = _stream_row(stream, 0, columns, power_columns)
+    two = _stream_row(stream, 1, columns, power_columns) if tokens > 1 else one
+    three = _stream_row(stream, 2, columns, power_columns) if tokens > 2 else one
+    four = _stream_row(stream, 3, columns, power_columns) if tokens > 3 else one
+    return one, two, three, four
+
+
+@triton.jit
 def _plus(
     a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor, e: tl.tensor, f: tl.tensor, g: tl.tensor, h: tl.tensor
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
@@ -281,10 +293,7 @@ def product(
     if added:
         before = tl.load(y + place, mask=inside, other=0.0)
     if normed:
-        one = _stream_row(stream, 0, columns, power_columns)
-        two = _stream_row(stream, min(1, tokens - 1), columns, power_columns) if tokens > 1 else one
-        three = _stream_row(stream, min(2, tokens - 1), columns, power_columns) if tokens > 2 else one
-        four = _stream_row(stream, min(3, tokens - 1), columns, power_columns) if tokens > 3 else one
+        one, two, three, four = _first_rows(stream, tokens, columns, power_columns)
     result = _multiplied(
         first, x, weight, safe, real_row, tokens, columns, pieces, tile_tokens, tile_rows, tile_columns, early
     )  # fmt: skip
@@ -338,10 +347,7 @@ def gated_product(
         shift = tl.load(bias + safe).to(tl.float32)
     first = _begin(weight, safe, real_row, columns, pieces, early, ahead, overlap)
     if normed:
-        one = _stream_row(stream, 0, columns, power_columns)
-        two = _stream_row(stream, min(1, tokens - 1), columns, power_columns) if tokens > 1 else one
-        three = _stream_row(stream, min(2, tokens - 1), columns, power_columns) if tokens > 2 else one
-        four = _stream_row(stream, min(3, tokens - 1), columns, power_columns) if tokens > 3 else one
+        one, two, three, four = _first_rows(stream, tokens, columns, power_columns)
     result = _multiplied(
         first, x, weight, safe, real_row, tokens, columns, pieces, tile_tokens, 2 * tile_rows, tile_columns, early
     )  # fmt: skip
