@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from specdec_tui.backends.described_fields import OtherError, fields_of
@@ -86,7 +87,7 @@ class Decoder:
     head g at key_first + g · key_group, its value at value_first + g · key_group. `inner`: the width of an MLP without
     experts. `biases`: those linear layers that have one, `Family.head` among them. Embeddings (without what `positions`
     adds), what attention and MLP add to the stream, scores and logits are multiplied by their scales; logits are
-    capped afterwards. Gemma's `embedding_scale` is rounded to the dtype of the weights by transformers.
+    capped afterwards.
     """
 
     family: Family
@@ -168,9 +169,7 @@ def _described(model: PreTrainedModel) -> Decoder:
         score_scale=float(getattr(attention, "scaling", width**-0.5)),
         score_cap=float(caps[0]) if family.score_cap else 0.0,
         logit_cap=float(caps[1]),
-        embedding_scale=float(
-            getattr(model.get_input_embeddings(), "scalar_embed_scale", 1.0) * fields.get("embedding_multiplier", 1.0)
-        ),
+        embedding_scale=_embedding_scale(model) * float(fields.get("embedding_multiplier", 1.0)),
         residual_scale=float(fields.get("residual_multiplier", 1.0)),
         logit_scale=float(fields.get("logit_scale", 1.0) / fields.get("logits_scaling", 1.0)),
         query_group=group,
@@ -179,6 +178,13 @@ def _described(model: PreTrainedModel) -> Decoder:
         value_first=value_first,
         biases=_biases(model, modules, family, experts),
     )
+
+
+def _embedding_scale(model: PreTrainedModel) -> float:
+    """Gemma's, which transformers rounds to the dtype of the weights."""
+    embedding: Any = model.get_input_embeddings()
+    scale = torch.tensor(float(getattr(embedding, "scalar_embed_scale", 1.0)), dtype=torch.float64)
+    return float(scale.to(embedding.weight.dtype))
 
 
 def _module(root: nn.Module, name: str) -> nn.Module:

@@ -261,3 +261,13 @@ def test_the_cpu_pass_takes_what_it_computes_and_says_why_it_does_not_take_the_r
         checked = torch.stack(list(lean.reference(IDS[:1], [*IDS[1:], 0])))
         for found in (lean.forward(IDS, len(IDS)), checked):
             assert float((found - expected).abs().max() / expected.abs().max()) < 2e-5
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(torch.float32, 24**0.5), (torch.bfloat16, 4.90625), (torch.float16, 4.8984375)]
+)
+def test_gemmas_embeddings_are_scaled_by_a_number_of_the_dtype_of_the_weights(dtype: torch.dtype, scale: float) -> None:
+    model = made("GemmaConfig", WIDE | {"hidden_size": 24}).to(dtype)
+    assert decoder_of(model).embedding_scale == pytest.approx(scale, rel=1e-7)
+    model = made("GraniteConfig", DENSE | {"embedding_multiplier": 4.9}).to(dtype)
+    assert decoder_of(model).embedding_scale == 4.9
