@@ -9,7 +9,8 @@ of tokens take turns. The floor is what the pass must read (every weight once; o
 mixture the experts that are chosen, of keys and values what the layers see) at the speed of a device copy, measured
 in the same run. "off by" is the root mean square distance of a block's logits from those of the same weights in
 float32; "alone": whether a token by itself has the logits, bit for bit, that it has in the block. "MB beyond" is what
-the way takes of the GPU's memory beyond the loaded model: graphs, work space, keys and values. Bars are told under the
+the way takes of the GPU's memory beyond the loaded model: graphs, work space, keys and values (as the allocator
+reserves it: below zero where a load has left holes that the way fills). Bars are told under the
 table; those of shares were asked of an H200. `--forms plain,int8,int4`: the same shape also with weights that
 bitsandbytes quantized; transformers' layers then compute with the same numbers expanded, to which "off by" is told.
 
