@@ -165,7 +165,7 @@ def _kept_by_its_library(loaded: PreTrainedModel, placement: Placement) -> str:
     if not getattr(loaded, "is_quantized", False) or placement.max_memory is not None or loaded.device.type != "cuda":
         return ""
     try:
-        from specdec_tui.backends.gpu.packed_model import pack_quantized
+        from specdec_tui.backends.gpu.packed.model import pack_quantized
 
         return pack_quantized(loaded)
     except torch.OutOfMemoryError:

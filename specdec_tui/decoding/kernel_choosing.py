@@ -33,7 +33,7 @@ class _Kernels(NamedTuple):
 def kernels() -> _Kernels | None:
     """The kernels; None where there is no Triton."""
     try:
-        from specdec_tui.backends.gpu import choosing, drawing, finishing, nearest
+        from specdec_tui.backends.gpu.rounds import choosing, drawing, finishing, nearest
     except ImportError:
         return None
     return _Kernels(choosing, nearest, drawing, finishing)

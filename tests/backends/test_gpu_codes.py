@@ -7,8 +7,8 @@ import struct
 import pytest
 import torch
 
-from specdec_tui.backends.gpu.codes import FORMS, HALVES, STRAIGHT, conversion, half_bits, numbers_in_use, tables
-from specdec_tui.backends.gpu.packing import Codes, pack, packable, plain_weights
+from specdec_tui.backends.gpu.packed.codes import FORMS, HALVES, STRAIGHT, conversion, half_bits, numbers_in_use, tables
+from specdec_tui.backends.gpu.packed.packing import Codes, pack, packable, plain_weights
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 

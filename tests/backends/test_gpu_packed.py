@@ -14,9 +14,9 @@ pytest.importorskip("triton", reason="needs Triton")
 if not GPU and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
 
-from specdec_tui.backends.gpu import packed_launch  # noqa: E402
-from specdec_tui.backends.gpu.codes import FORMS  # noqa: E402
-from specdec_tui.backends.gpu.packing import Codes, Packed, pack, plain_weights  # noqa: E402
+from specdec_tui.backends.gpu.packed import launch as packed_launch  # noqa: E402
+from specdec_tui.backends.gpu.packed.codes import FORMS  # noqa: E402
+from specdec_tui.backends.gpu.packed.packing import Codes, Packed, pack, plain_weights  # noqa: E402
 
 DEVICE = "cuda" if GPU else "cpu"
 HALVES = [torch.float16, torch.bfloat16] if GPU else [torch.float16]

@@ -15,9 +15,9 @@ pytest.importorskip("triton", reason="needs Triton")
 if not GPU and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs a GPU, or TRITON_INTERPRET=1", allow_module_level=True)
 
-from specdec_tui.backends.gpu.packed_launch import product  # noqa: E402
-from specdec_tui.backends.gpu.packed_linear import PackedLinear, packed_layers, rows_of, whole_of  # noqa: E402
-from specdec_tui.backends.gpu.packing import Codes, pack, plain_weights  # noqa: E402
+from specdec_tui.backends.gpu.packed.launch import product  # noqa: E402
+from specdec_tui.backends.gpu.packed.linear import PackedLinear, packed_layers, rows_of, whole_of  # noqa: E402
+from specdec_tui.backends.gpu.packed.packing import Codes, pack, plain_weights  # noqa: E402
 
 DEVICE = "cuda" if GPU else "cpu"
 

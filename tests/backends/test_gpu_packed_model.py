@@ -18,10 +18,10 @@ if not GPU and os.environ.get("TRITON_INTERPRET") != "1":
 
 from specdec_tui.backends.causal_lm import TransformersModel  # noqa: E402
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
-from specdec_tui.backends.gpu import packed_model  # noqa: E402
-from specdec_tui.backends.gpu.packed_linear import PackedLinear  # noqa: E402
-from specdec_tui.backends.gpu.packed_weights import codes_of  # noqa: E402
-from specdec_tui.backends.gpu.packing import plain_weights  # noqa: E402
+from specdec_tui.backends.gpu.packed import model as packed_model  # noqa: E402
+from specdec_tui.backends.gpu.packed.linear import PackedLinear  # noqa: E402
+from specdec_tui.backends.gpu.packed.packing import plain_weights  # noqa: E402
+from specdec_tui.backends.gpu.packed.weights import codes_of  # noqa: E402
 from specdec_tui.backends.static_model import why_not_static  # noqa: E402
 
 DEVICE = "cuda" if GPU else "cpu"

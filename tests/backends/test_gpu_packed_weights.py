@@ -13,8 +13,8 @@ from bitsandbytes import functional as bnb
 from bitsandbytes import nn as bnb_nn
 from torch import Tensor, nn
 
-from specdec_tui.backends.gpu.packed_weights import awq, codes_of, fp8, gguf, gptq, is_quantized, mxfp4
-from specdec_tui.backends.gpu.packing import Codes, joined, pack, packable, plain_weights
+from specdec_tui.backends.gpu.packed.packing import Codes, joined, pack, packable, plain_weights
+from specdec_tui.backends.gpu.packed.weights import awq, codes_of, fp8, gguf, gptq, is_quantized, mxfp4
 
 HALVES = (torch.bfloat16, torch.float16)
 

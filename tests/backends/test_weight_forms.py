@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from specdec_tui.backends import weights
-from specdec_tui.backends.gpu import packed_model
+from specdec_tui.backends.gpu.packed import model as packed_model
 from specdec_tui.backends.loading import load_pair
 from specdec_tui.backends.memory import Placement
 from specdec_tui.backends.pair import LoadError, ModelInfo

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from specdec_tui.backends.decoder import Decoder
-from specdec_tui.backends.gpu.packing import Packed
+from specdec_tui.backends.gpu.packed.packing import Packed
 from specdec_tui.backends.gpu.tiles import Tiles, attention_cut, power, tile_tokens
 from specdec_tui.backends.gpu.weights import Affine
 
@@ -122,7 +122,8 @@ def product(
     follow: Follow | None = None,
 ) -> None:
     """y [tokens, rows] = cap(scale · activation(x @ weight.T + bias)), or `added` to it."""
-    from specdec_tui.backends.gpu import packed_launch, products
+    from specdec_tui.backends.gpu import products
+    from specdec_tui.backends.gpu.packed import launch as packed_launch
 
     if isinstance(linear.weight, Packed):
         packed_launch.product(
@@ -153,7 +154,8 @@ def product(
 
 def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation: str) -> None:
     """y [tokens, rows] = activation(x @ gate.T) · (x @ up.T)."""
-    from specdec_tui.backends.gpu import packed_launch, products
+    from specdec_tui.backends.gpu import products
+    from specdec_tui.backends.gpu.packed import launch as packed_launch
 
     if isinstance(linear.weight, Packed):
         packed_launch.gated_product(

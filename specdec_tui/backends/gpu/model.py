@@ -16,7 +16,7 @@ from specdec_tui.backends.decoder import Decoder, describe
 from specdec_tui.backends.gpu import launches, tuning
 from specdec_tui.backends.gpu.expert_launches import Room, mix
 from specdec_tui.backends.gpu.launches import Follow, Read, Rules, Shares
-from specdec_tui.backends.gpu.packed_linear import PackedLinear
+from specdec_tui.backends.gpu.packed.linear import PackedLinear
 from specdec_tui.backends.gpu.tiles import Tiles
 from specdec_tui.backends.gpu.weights import Affine, ExpertWeights, LayerWeights, Weights, fuse
 from specdec_tui.backends.model import bucket, nothing

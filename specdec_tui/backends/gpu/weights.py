@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from specdec_tui.backends.decoder import HEAD_NORMS, Decoder
 from specdec_tui.backends.families import ExpertNames
-from specdec_tui.backends.gpu.packed_linear import whole_of
+from specdec_tui.backends.gpu.packed.linear import whole_of
 
 NONE = torch.empty(0)
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from specdec_tui.backends.gpu.packed_weights import codes_of
-from specdec_tui.backends.gpu.packing import ROWS, Packed, joined, pack, packable
+from specdec_tui.backends.gpu.packed.packing import ROWS, Packed, joined, pack, packable
+from specdec_tui.backends.gpu.packed.weights import codes_of
 
 _TENSORS = ("weight", "scales", "offsets", "numbers", "tables", "places")
 
@@ -50,7 +50,9 @@ class PackedLinear(nn.Module):
         return found
 
     def forward(self, x: Tensor) -> Tensor:
-        from specdec_tui.backends.gpu import packed_launch  # it needs Triton, and this module is always imported
+        from specdec_tui.backends.gpu.packed import (
+            launch as packed_launch,  # it needs Triton, and this module is always imported
+        )
 
         matrix = self.matrix
         flat = x.reshape(-1, self.in_features).to(self.dtype).contiguous()

@@ -12,7 +12,7 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
-from specdec_tui.backends.gpu.choosing import peak_of
+from specdec_tui.backends.gpu.rounds.choosing import peak_of
 
 _FAR = tl.constexpr(0x7FFFFFFF)  # a key behind all others
 _COARSE = tl.constexpr(17)  # bits of the bound that are looked for, of 31

@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 
-from specdec_tui.backends.gpu.packing import ROWS as _ROWS
+from specdec_tui.backends.gpu.packed.packing import ROWS as _ROWS
 
 ROWS = tl.constexpr(_ROWS)
 

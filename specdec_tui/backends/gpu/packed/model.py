@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from specdec_tui.backends.gpu.codes import HALVES
-from specdec_tui.backends.gpu.packed_linear import PackedLinear, packed_layers
-from specdec_tui.backends.gpu.packed_weights import codes_of, is_quantized
-from specdec_tui.backends.gpu.packing import plain_weights
+from specdec_tui.backends.gpu.packed.codes import HALVES
+from specdec_tui.backends.gpu.packed.linear import PackedLinear, packed_layers
+from specdec_tui.backends.gpu.packed.packing import plain_weights
+from specdec_tui.backends.gpu.packed.weights import codes_of, is_quantized
 
 _TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 """Layers of one module that read the same numbers."""

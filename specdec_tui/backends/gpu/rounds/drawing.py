@@ -12,8 +12,18 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
-from specdec_tui.backends.gpu.choosing import BINS, LEVELS, STATE, best_of, kept, peak_of, recalled, searched, total_of
-from specdec_tui.backends.gpu.nearest import nearest_edge
+from specdec_tui.backends.gpu.rounds.choosing import (
+    BINS,
+    LEVELS,
+    STATE,
+    best_of,
+    kept,
+    peak_of,
+    recalled,
+    searched,
+    total_of,
+)
+from specdec_tui.backends.gpu.rounds.nearest import nearest_edge
 
 _NONE = tl.constexpr(-(1 << 63))
 # splitmix64, as in `decoding.sampling`.

@@ -10,8 +10,8 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
-from specdec_tui.backends.gpu.choosing import id_of
-from specdec_tui.backends.gpu.drawing import reached, rest_of
+from specdec_tui.backends.gpu.rounds.choosing import id_of
+from specdec_tui.backends.gpu.rounds.drawing import reached, rest_of
 
 GREEDY, COUPLED, REJECTION, BLOCK, SKIP = (tl.constexpr(number) for number in range(5))  # the first two compare ids
 _NONE = tl.constexpr(-(1 << 63))

@@ -1,4 +1,4 @@
-"""Matrices of 4- and 8-bit codes in the layout that the kernels of `packed` read. Plain torch.
+"""Matrices of 4- and 8-bit codes in the layout that the kernels read. Plain torch.
 
 Rows are taken ROWS at a time, columns a chunk at a time, which has BYTES bytes of each row (fewer where fewer columns
 share a scale). A chunk of 8-bit codes has as many columns as bytes. One of 4-bit codes has twice as many, in two
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specdec_tui.backends.gpu.codes import FORMS, HALVES, SPREAD, STRAIGHT, codes_in_use, numbers_in_use, tables
+from specdec_tui.backends.gpu.packed.codes import FORMS, HALVES, SPREAD, STRAIGHT, codes_in_use, numbers_in_use, tables
 
 ROWS = 16
 """Rows that lie together: the side of a tensor core's tile."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from specdec_tui.backends.gpu.packing import Codes
+from specdec_tui.backends.gpu.packed.packing import Codes
 
 _AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
 """The code of a word that each of eight columns has (AutoAWQ, awq/utils/packing_utils.py)."""

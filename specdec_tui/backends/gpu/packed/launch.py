@@ -1,4 +1,4 @@
-"""The kernels of `packed` as functions of tensors: how the work of a product is cut. Imported only where there is
+"""The kernels as functions of tensors: how the work of a product is cut. Imported only where there is
 Triton."""
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specdec_tui.backends.gpu import packed, unpacked
-from specdec_tui.backends.gpu.codes import FORMS, SPREAD, STRAIGHT, conversion
-from specdec_tui.backends.gpu.packing import ROWS, Packed, power
+from specdec_tui.backends.gpu.packed import kernels, unpacked
+from specdec_tui.backends.gpu.packed.codes import FORMS, SPREAD, STRAIGHT, conversion
+from specdec_tui.backends.gpu.packed.packing import ROWS, Packed, power
 
 MOST_TOKENS = 16  # of a program; more are several programs, which find the weights in the cache
 
@@ -139,7 +139,7 @@ def _launch(
 ) -> None:
     tokens, cut = len(x), cut or cut_of(matrix, gated)
     tile = 8 if tokens <= 8 else MOST_TOKENS
-    packed.packed_product[(-(-rows // ROWS), -(-tokens // tile))](
+    kernels.packed_product[(-(-rows // ROWS), -(-tokens // tile))](
         *_arguments(x, normed, matrix, bias, y), follow.norm if follow else y, follow.z if follow else y, tokens, rows,
         matrix.columns, *_kind(matrix, x.device), gated, normed is not None, normed.epsilon if normed else 0.0,
         follow.offset if follow else 0.0, bias is not None, activation, scale, cap, added, follow is not None, tile,
