@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from specdec_tui.backends.described_fields import OtherError, fields_of
+from specdec_tui.backends.errors import first_line
 from specdec_tui.backends.families import FAMILIES, Family, family_of
 
 if TYPE_CHECKING:
@@ -121,6 +122,9 @@ def describe(model: PreTrainedModel) -> Decoder | str:
         return _described(model)
     except OtherError as reason:
         return str(reason)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # Over a value that no row foresees, such as a scale of −4 ** −0.5; its own layers may run with it all the same.
+        return f"its config or modules hold what is not expected ({type(error).__name__}: {first_line(error)})"
 
 
 def _described(model: PreTrainedModel) -> Decoder:
@@ -147,7 +151,9 @@ def _described(model: PreTrainedModel) -> Decoder:
     apart = (per_key, heads * width, width, (heads + key_heads) * width)
     group, key_first, key_group, value_first = (stride, per_key, stride, per_key + width) if family.grouped else apart
     attention = _module(modules[0], family.groups[1][0].rpartition(".")[0])
-    caps = [fields.get("attn_logit_softcapping") or 0.0, fields.get("final_logit_softcapping") or 0.0]
+    caps = [fields.get("attn_logit_softcapping"), fields.get("final_logit_softcapping")]
+    if 0 in [cap for cap, used in zip(caps, (family.score_cap, family.logit_cap), strict=True) if used]:
+        raise OtherError("its config caps numbers at 0")
     if caps[1] and not family.logit_cap:
         raise OtherError("its config caps logits, which its class does not")
     return Decoder(
@@ -167,8 +173,8 @@ def _described(model: PreTrainedModel) -> Decoder:
         activation=_ACTIVATIONS[activation],
         epsilon=family.epsilon or _epsilon(model, modules, family),
         score_scale=float(getattr(attention, "scaling", width**-0.5)),
-        score_cap=float(caps[0]) if family.score_cap else 0.0,
-        logit_cap=float(caps[1]),
+        score_cap=float(caps[0] or 0) if family.score_cap else 0.0,
+        logit_cap=float(caps[1] or 0),
         embedding_scale=_embedding_scale(model) * float(fields.get("embedding_multiplier", 1.0)),
         residual_scale=float(fields.get("residual_multiplier", 1.0)),
         logit_scale=float(fields.get("logit_scale", 1.0) / fields.get("logits_scaling", 1.0)),

@@ -20,7 +20,7 @@ from transformers import (
 from specdec_tui.backends import config_faults, hub
 from specdec_tui.backends.config_fields import check_fields, shown, wrong
 from specdec_tui.backends.errors import in_words, panics_raise
-from specdec_tui.backends.gguf.config import config_of, is_known, kind_of
+from specdec_tui.backends.gguf.config import ARCHITECTURES, config_of, is_known, kind_of
 from specdec_tui.backends.gguf.files import GgufFile
 from specdec_tui.backends.gguf.header import GgufHeader
 from specdec_tui.backends.gguf.parts import header_of
@@ -220,6 +220,12 @@ def _why_no_config(spec: ModelSpec, location: hub.Location, error: Exception) ->
         return f"{spec.name}: its header is damaged: download it again."
     if location.gguf_file is None:
         fields = read_object(location.folder / "config.json")
+    elif "not supported yet" in message and (header := _header(spec, location)) is not None:
+        known = ", ".join(ARCHITECTURES)
+        return (
+            f"{spec.name}: {kind_of(header)} are not read from GGUF files, neither here ({known} are) "
+            f"nor by transformers {transformers.__version__}. A folder or hub id of the same model may load."
+        )
     if location.gguf_file is None and not fields.get("model_type", True):
         return str(wrong(spec.name, "model_type", fields["model_type"], "a name is needed"))
     if "does not recognize this architecture" in message or "not supported yet" in message:

@@ -176,6 +176,8 @@ def test_another_description_gives_other_logits(mutant: str) -> None:
         ("StableLmConfig", DENSE | {"qk_layernorm": True}, "its heads have layer norms"),
         ("CohereConfig", DENSE | {"use_qk_norm": True}, "its heads have layer norms"),
         ("Gemma3TextConfig", WIDE | WINDOW | {"use_bidirectional_attention": True}, "its attention looks ahead"),
+        ("Gemma2Config", WIDE | WINDOW | {"final_logit_softcapping": 0.0}, "its config caps numbers at 0"),
+        ("Gemma2Config", WIDE | WINDOW | {"query_pre_attn_scalar": -4}, "hold what is not expected (TypeError: "),
         (
             "LlamaConfig",
             DENSE | {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},

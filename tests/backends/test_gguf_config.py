@@ -293,3 +293,9 @@ def test_what_cannot_be_read_of_a_file_is_one_line_that_names_it(tmp_path: Path)
     write_tiny_gguf(tmp_path / "n.gguf", fields={"tokenizer.ggml.pre": None})
     assert "has no tokenizer.ggml.pre" in described(tmp_path / "n.gguf").told[0]
     assert gguf.GGUFReader(tmp_path / "n.gguf").get_field("tokenizer.ggml.pre") is None
+
+
+def test_an_architecture_that_nobody_reads_from_such_files_is_named_with_those_that_are(tmp_path: Path) -> None:
+    write_tiny_gguf(tmp_path / "m.gguf", architecture="granite")
+    with pytest.raises(LoadError, match=r"granite models are not read from GGUF files.*llama, .*smollm3 are\)"):
+        described(tmp_path / "m.gguf")
