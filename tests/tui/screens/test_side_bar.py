@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from shell import make_app, toasts, until
+from textual.pilot import Pilot
 from textual.widgets import Input, Select
 from widget_data import painted
 
@@ -17,10 +19,16 @@ def test_every_setting_is_in_exactly_one_group() -> None:
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(f.name for f in fields(Settings))
 
 
+async def open_side_bar(pilot: Pilot[Any]) -> None:
+    """With the first strategy's tick in use: the next key is its own."""
+    await pilot.press("escape", "s")
+    await until(pilot, lambda: isinstance(pilot.app.focused, Tick), "the side bar is open")
+
+
 async def test_values_are_edited_and_saved_and_only_those(config_file: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 60)) as pilot:
-        await pilot.press("escape", "s")
+        await open_side_bar(pilot)
         bar = app.query_one(SideBar)
         gamma = bar.query_one("#gamma", Input)
         gamma.focus()
@@ -40,7 +48,7 @@ async def test_values_are_edited_and_saved_and_only_those(config_file: Path) -> 
 async def test_a_bad_value_gives_a_toast_and_the_old_one_stays(config_file: Path) -> None:
     app = make_app()
     async with app.run_test(size=(120, 60)) as pilot:
-        await pilot.press("escape", "s")
+        await open_side_bar(pilot)
         box = app.query_one(SideBar).query_one("#gamma", Input)
         box.focus()
         box.value = "many"
@@ -54,7 +62,7 @@ async def test_a_bad_value_gives_a_toast_and_the_old_one_stays(config_file: Path
 async def test_a_value_typed_and_left_with_tab_counts() -> None:
     app = make_app()
     async with app.run_test(size=(120, 60)) as pilot:
-        await pilot.press("escape", "s")
+        await open_side_bar(pilot)
         box = app.query_one(SideBar).query_one("#seed", Input)
         box.focus()
         box.value = "7"
@@ -65,7 +73,8 @@ async def test_a_value_typed_and_left_with_tab_counts() -> None:
 async def test_the_last_strategy_cannot_be_unticked() -> None:
     app = make_app(strategies=("target",))
     async with app.run_test(size=(120, 60)) as pilot:
-        await pilot.press("escape", "s", "space")
+        await open_side_bar(pilot)
+        await pilot.press("space")
         await until(pilot, lambda: any("at least one" in toast for toast in toasts(app)))
         assert app.settings.strategies == ("target",)
         assert app.query_one("#strategy-target", Tick).value
@@ -74,7 +83,7 @@ async def test_the_last_strategy_cannot_be_unticked() -> None:
 async def test_changes_from_elsewhere_show_in_the_open_side_bar() -> None:
     app = make_app()
     async with app.run_test(size=(120, 60)) as pilot:
-        await pilot.press("escape", "s")
+        await open_side_bar(pilot)
         app.preferences.change({"gamma": 11, "rule": "block", "insight": True, "strategies": ("lookup",)})
         await pilot.pause()
         bar = app.query_one(SideBar)
@@ -97,7 +106,8 @@ async def test_a_config_file_that_cannot_be_saved_is_told_and_survived(config_fi
 async def test_escape_closes_the_side_bar_and_the_keys_are_the_panes_again() -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("escape", "s", "escape")
+        await open_side_bar(pilot)
+        await pilot.press("escape")
         await until(pilot, lambda: not app.query(SideBar))
         assert app.focused is None
 
@@ -119,7 +129,7 @@ async def test_closing_gives_the_focus_back_to_where_it_was() -> None:
 async def test_what_the_focused_setting_means_stands_at_the_bottom(size: tuple[int, int]) -> None:
     app = make_app()
     async with app.run_test(size=size) as pilot:
-        await pilot.press("escape", "s")
+        await open_side_bar(pilot)
         await pilot.pause()
         bar = app.query_one(SideBar)
         for id, words in (("#gamma", "draft tokens per round"), ("#rule", "skip-adjustment"), ("#seed", "from 0 up")):
