@@ -69,7 +69,8 @@ def test_the_text_part_of_a_model_that_sees_is_described() -> None:
 @pytest.mark.large  # compiles the pass
 def test_the_text_part_of_a_model_that_sees_runs_on_the_compiled_pass() -> None:
     model = seeing()
-    lean, expected = LeanModel.of(model), logits_of(model)
+    expected = logits_of(model)
+    lean = LeanModel.of(model)  # which takes the weights over
     assert lean.context_length == 64
     assert float((lean.forward(IDS, len(IDS)) - expected).abs().max() / expected.abs().max()) < 2e-5
 
