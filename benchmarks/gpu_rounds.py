@@ -34,6 +34,7 @@ from gpu_shapes import reads  # noqa: E402
 from gpu_step import opener, warm  # noqa: E402
 
 from specdec_tui.backends.causal_lm import TransformersModel  # noqa: E402
+from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
 from specdec_tui.decoding.costs import costs  # noqa: E402
 from specdec_tui.decoding.figures import speedup  # noqa: E402
 from specdec_tui.decoding.lossless import check, near_tie_bound  # noqa: E402
@@ -235,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         narrower = EPSILON * (pair_shape.drafter.width / pair_shape.target.width)
         other = dict(zip(shapes, ({"rms_norm_eps": narrower}, {"rms_norm_eps": EPSILON}), strict=True))
         passes = {"tokens": [1, options.gamma + 1], "text": [options.prompt], "forms": ["plain"], "set": []}
-        warm(shapes, options.warm, argparse.Namespace(**vars(options) | passes | {"other": other}))
+        warm(shapes, options.warm, options.seconds, argparse.Namespace(**vars(options) | passes | {"other": other}))
     speed = copy_bytes_per_second(device)
     pair = DialledPair(SHAPES[options.shape], options.device, getattr(torch, options.dtype))
     if options.dial is None:
@@ -263,9 +264,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def take_ours(model: TransformersModel) -> None:
     """Let a model be run by our kernels where they fit, without a trial of them."""
-    found = opener(model, "ours", model.forward)
-    if found is not None:
-        model._static = found
+    if gpu_model.fits(model.model):
+        model._static = opener(model, "ours", model.forward)
 
 
 if __name__ == "__main__":

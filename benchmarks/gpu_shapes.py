@@ -262,8 +262,12 @@ MODELS: dict[str, Shape] = {
     ),
 }
 DENSE = tuple(name for name, shape in MODELS.items() if "experts" not in str(shape.config) and "tiny" not in name)
+_LARGE = ("llama-3.1-8b", "qwen2.5-7b", "mistral-7b", "command-r7b", "falcon-7b", "falcon3-7b")
 SETS = {
+    "all": tuple(name for name in MODELS if "tiny" not in name),
     "dense": DENSE,
+    "small": tuple(name for name in DENSE if name not in _LARGE),
+    "large": _LARGE,
     "mixtures": tuple(name for name in MODELS if name not in DENSE and "tiny" not in name),
     "tiny": tuple(name for name in MODELS if "tiny" in name),
     "drafters": ("llama-3.2-1b", "qwen2.5-0.5b", "smollm2-135m"),
@@ -344,8 +348,16 @@ def expected_experts(count: int, chosen: int, tokens: int) -> float:
 def held_bytes(model: TransformersModel, text: int) -> int:
     """Keys and values of the last `text` tokens, of which a layer with a window sees fewer."""
     windows = windows_of(model.model)
-    sizes = [heads * (keys + values) * model.model.dtype.itemsize for heads, keys, values in key_shapes(model)]
-    return sum(size * min(text, window or text) for size, window in zip(sizes, windows, strict=True))
+    return sum(size * min(text, window or text) for size, window in zip(_key_sizes(model), windows, strict=True))
+
+
+def key_bytes(model: TransformersModel, capacity: int) -> int:
+    """Keys and values of a text of so many tokens, none left out."""
+    return capacity * sum(_key_sizes(model))
+
+
+def _key_sizes(model: TransformersModel) -> list[int]:
+    return [heads * (keys + values) * model.model.dtype.itemsize for heads, keys, values in key_shapes(model)]
 
 
 def key_shapes(model: TransformersModel) -> list[tuple[int, int, int]]:

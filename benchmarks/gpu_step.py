@@ -1,36 +1,46 @@
 """What does a captured pass cost on this GPU? Our kernels and transformers' layers, beside the floor of the memory.
 
-    python benchmarks/gpu_step.py [--shapes dense] [--tokens 1,4] [--text 128] [--warm 12] [--json FILE] [--profile]
+    python benchmarks/gpu_step.py [--shapes all] [--tokens 1,4] [--text 128] [--warm 12] [--json FILE] [--profile]
     python benchmarks/gpu_step.py --shapes llama --text 128,4096,32768 --fill
 
-Random weights in public shapes (`gpu_shapes.py`; sets: dense, mixtures, drafters, llama, tiny), batch 1, one process,
-one model after the other. Milliseconds are medians over series of replays of one CUDA graph; passes over each number
-of tokens take turns. The floor is what the pass must read (every weight once; of an embedding the tokens' rows, of a
-mixture the experts that are chosen, of keys and values what the layers see) at the speed of a device copy, measured
-in the same run. "off by" is the root mean square distance of a block's logits from those of the same weights in
-float32; "alone": whether a token by itself has the logits, bit for bit, that it has in the block. "MB beyond" is what
-the way takes of the GPU's memory beyond the loaded model: graphs, work space, keys and values (as the allocator
-reserves it: below zero where a load has left holes that the way fills). Bars are told under the
-table; those of shares were asked of an H200. `--forms plain,int8,int4`: the same shape also with weights that
-bitsandbytes quantized; transformers' layers then compute with the same numbers expanded, to which "off by" is told.
+Random weights in public shapes (`gpu_shapes.py`; sets: all, dense, small, large, mixtures, drafters, llama, tiny),
+batch 1, one process, one model after the other. Milliseconds are medians over series of replays of one CUDA graph;
+passes over each number of tokens take turns. The floor is what the pass must read (every weight once; of an embedding
+the tokens' rows, of a mixture the experts that are chosen, of keys and values what the layers see) at the speed of a
+device copy, measured in the same run.
 
-`--fill` puts random numbers in the place of a text's keys and values, so that a long text costs no prefill. `--warm N`
-compiles the kernels of all shapes in N processes first: Triton keeps them. `--set MODULE.NAME=VALUE` tries another
-value of a constant of a module of `backends`, in this process and those. `--profile` lists the kernels of a pass with
-their mean times (those that start early overlap). Without a GPU the tiny shapes are the default.
+Of the 64 tokens behind the text, read in blocks of the most tokens: "off by" is the root mean square distance of the
+logits from those of the same weights in float32, "of theirs" that in distances of transformers' own forward pass in
+the dtype of the weights, over the same text. "alone": whether a token by itself has the logits, bit for bit, that it
+has in a block. "ids": 32 tokens written greedily, how many are the first choice of transformers' forward pass over the
+same text, how many are near-ties of it (within 6 of its distances), how many are neither.
+
+Memory, in bytes that are allocated beyond the weights of the loaded model: "held" is what stays while the passes can be
+played (keys and values, tables, work space and all that the graphs' pools have), "keys" what of it are keys and values
+by their sizes, "peak" the most at any time from the opening of the sequence to the last pass, a prefill among it.
+
+Bars are told under the table; those of shares were asked of an H200. `--forms plain,int8,int4`: the same shape also
+with weights that bitsandbytes quantized; transformers' layers then compute with the same numbers expanded, to which
+"off by" is told. `--fill` puts random numbers in the place of a text's keys and values, so that a long text costs no
+prefill. `--warm N` compiles the kernels of all shapes in N processes first, the tiles that are tried among them: Triton
+keeps them. `--seconds`: no shape is begun behind them; a run that is cut off by SIGTERM or ctrl+c tells what it has.
+`--set MODULE.NAME=VALUE` tries another value of a constant of a module of `backends`, in this process and those.
+`--profile` lists the kernels of a pass with their mean times (those that start early overlap). Without a GPU the tiny
+shapes are the default.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib
 import itertools
 import json
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -44,61 +54,37 @@ import torch  # noqa: E402
 from dialled_pair import listed, whole  # noqa: E402
 from gpu import SERIES, captured_rounds, copy_bytes_per_second, environment  # noqa: E402
 from gpu_forms import FORMS, narrow, quantize  # noqa: E402
-from gpu_shapes import MODELS, SETS, build, filling, reads, weight_bytes, widened  # noqa: E402
+from gpu_memory import Memory, emptied  # noqa: E402
+from gpu_shapes import MODELS, SETS, build, filling, key_bytes, reads, weight_bytes  # noqa: E402
 from gpu_step_report import Steps, judged, summary, table  # noqa: E402
+from gpu_texts import ROOM, ROWS, Prefill, Text  # noqa: E402
 
-from specdec_tui.backends.cache import RewindableCache  # noqa: E402
 from specdec_tui.backends.causal_lm import OpenStatic, TransformersModel  # noqa: E402
+from specdec_tui.backends.decoder import Decoder, describe  # noqa: E402
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
 from specdec_tui.backends.gpu import tuning  # noqa: E402
+from specdec_tui.backends.gpu.weights import fuse  # noqa: E402
 from specdec_tui.backends.model import StaticSequence, bucket  # noqa: E402
-from specdec_tui.backends.static_model import PREFILL_CHUNK, StaticContext  # noqa: E402
+from specdec_tui.backends.static_model import StaticContext  # noqa: E402
 from specdec_tui.decoding.device_run import SPARE, Programs  # noqa: E402
 
-ROOM = 256  # tokens that a run would write behind the text
 WAYS = ("transformers", "ours")  # ours changes what the model's own weights are views of: it comes last
 SERIES_SECONDS, MOST_IN_A_ROW = 0.03, 100
 PROFILED = 3
 
 
-Prefill = Callable[[Sequence[int], int, RewindableCache], torch.Tensor]
-
-
-def opener(model: TransformersModel, way: str, forward: Prefill) -> OpenStatic | None:
-    """What opens sequences of a model in a way, whose texts `forward` reads; None where it does not fit."""
+def opener(model: TransformersModel, way: str, forward: Prefill) -> OpenStatic:
+    """What opens sequences of a model in a way that fits, whose texts `forward` reads."""
     if way == "transformers":
         return partial(StaticContext, model.model, forward, model.context_length)
-    return gpu_model.opener(model.model, forward, model.context_length) if gpu_model.fits(model.model) else None
-
-
-class Text:
-    """Some tokens held, and a block of `most` behind them, with its logits `exact` [most, vocab_size] in float32.
-
-    These are of transformers' layers. `forward` reads the tokens held in their place where it is given.
-    """
-
-    def __init__(self, model: TransformersModel, held: int, most: int, forward: Prefill | None = None) -> None:
-        self.held, self.most, self.capacity = held, most, bucket(held + ROOM + SPARE)
-        ids = [(37 * i + 5) % model.vocab_size for i in range(held + most)]
-        self.ids = torch.tensor(ids, device=model.device)
-        self.begin = torch.tensor([held], device=model.device)
-        cache, read = RewindableCache(len(ids)), forward or model.forward
-        with widened(model.model):
-            for begin in range(0, held, PREFILL_CHUNK):
-                read(ids[begin : min(held, begin + PREFILL_CHUNK)], 1, cache)
-            self.exact = model.forward(ids[held:], most, cache)
-
-    def open(self, open_static: OpenStatic) -> StaticSequence:
-        sequence = open_static(self.capacity)
-        sequence.prefill(self.ids[: self.held])
-        return sequence
+    return gpu_model.opener(model.model, forward, model.context_length)
 
 
 class Pass:
     """A captured pass over the first `tokens` of a text's block, and the logits that it left."""
 
     def __init__(self, sequence: StaticSequence, text: Text, tokens: int, programs: Programs) -> None:
-        self._sequence, self._begin, self._ids = sequence, text.begin, text.ids[text.held :][:tokens]
+        self._sequence, self._begin, self._ids = sequence, text.begin, text.ids[text.held : text.held + tokens]
         self.logits = torch.empty(0)
         self.play = programs.capture(self._step, [text.begin])
 
@@ -135,76 +121,70 @@ def series(play: Callable[[], None], count: int, device: torch.device) -> float:
     return (time.perf_counter() - begin) / count
 
 
-def taken(device: torch.device) -> int | None:
-    """Bytes of the GPU's memory that are taken for good; None elsewhere."""
-    if device.type != "cuda":
-        return None
-    gc.collect()
-    torch.cuda.synchronize(device)
-    torch.cuda.empty_cache()
-    return int(torch.cuda.memory_reserved(device))
-
-
 class Bench:
     """Measures shapes into `steps`. `speed` in bytes per second."""
 
     def __init__(self, options: argparse.Namespace, steps: Steps, speed: float) -> None:
         self._options, self._steps, self._speed = options, steps, speed
-        self._device, self._dtype = torch.device(options.device), getattr(torch, options.dtype)
-        self._programs = captured_rounds(self._device)
+        self.device, self._dtype = torch.device(options.device), getattr(torch, options.dtype)
+        self._programs = captured_rounds(self.device)
 
     def form(self, name: str, form: str) -> None:
         """A shape in a form. Where it is quantized, transformers' layers compute with the same numbers, expanded."""
         options, most = self._options, max(self._options.tokens)
-        network = build(name, self._device, self._dtype)
+        network = build(name, self.device, self._dtype)
         twin = network
         if form != "plain":
-            twin = build(name, self._device, self._dtype)
+            twin = build(name, self.device, self._dtype)
             quantize(network, form, twin)
         dense = TransformersModel(twin)
-        limit = dense.context_length or max(options.text) + most
+        behind = max(ROWS, most)
+        limit = dense.context_length or max(options.text) + behind
         exact = filling(dense, self._dtype, torch.float32) if options.fill else None
-        texts = [Text(dense, held, most, exact) for held in options.text if held + most <= limit]
+        texts = [Text(dense, held, exact) for held in options.text if held + behind <= limit]
         narrow(twin, self._dtype)
+        for text in texts:
+            text.judge(dense, self._forward(dense))
         models = {"transformers": dense, "ours": dense if twin is network else TransformersModel(network)}
         for way in options.ways:
-            self._way({"shape": name, "form": form, "way": way}, models[way], texts)
+            self._way({"shape": name, "form": form, "way": way}, models[way], dense, texts)
 
-    def _way(self, place: dict[str, Any], model: TransformersModel, texts: Sequence[Text]) -> None:
-        before = taken(self._device)
-        forward = filling(model, self._dtype, self._dtype) if self._options.fill else model.forward
+    def _forward(self, model: TransformersModel) -> Prefill:
+        return filling(model, self._dtype, self._dtype) if self._options.fill else model.forward
+
+    def _way(
+        self, place: dict[str, Any], model: TransformersModel, dense: TransformersModel, texts: Sequence[Text]
+    ) -> None:
+        if place["way"] == "ours" and not gpu_model.fits(model.model):
+            self._steps.add("failed", place | {"why": "does not fit"})
+            return
         try:
-            open_static = opener(model, place["way"], forward)
-            if open_static is None:
-                self._steps.add("failed", place | {"why": "does not fit"})
-                return
             for text in texts:
-                row = self._row(model, text, open_static)
-                now = row.pop("taken")
-                beyond = None if now is None or before is None else now - before
-                self._steps.add("rows", place | {"text": text.held} | row | {"beyond": beyond})
+                self._steps.add("rows", place | {"text": text.held} | self._row(place["way"], model, dense, text))
         except Exception as error:  # one way must not cost the others their time on the device
             self._steps.add("failed", place | {"why": f"{type(error).__name__}: {error}"[:400]})
 
-    def _row(self, model: TransformersModel, text: Text, open_static: OpenStatic) -> dict[str, Any]:
-        options = self._options
-        sequence = text.open(open_static)
+    def _row(self, way: str, model: TransformersModel, dense: TransformersModel, text: Text) -> dict[str, Any]:
+        options, most, memory = self._options, max(self._options.tokens), Memory(self.device)
+        sequence = text.open(opener(model, way, self._forward(model)))
         passes = {tokens: Pass(sequence, text, tokens, self._programs) for tokens in sorted(options.tokens)}
-        seconds = seconds_of(passes, self._device)
-        few, many = passes[min(passes)], passes[max(passes)]
+        seconds = seconds_of(passes, self.device)
+        few, many = passes[min(passes)], passes[most]
         logits = many.logits
+        found = {"peak": memory.peak, "held": memory.held, "keys": key_bytes(model, text.capacity)}
         read = {tokens: reads(model, tokens, text.held) for tokens in passes}
-        if options.profile and self._device.type == "cuda":
+        if options.profile and self.device.type == "cuda":
             profile(few.play)
         return {
             "bytes": read[min(passes)].all,
             "weight_bytes": weight_bytes(model.model, min(passes)),
             "floor": {str(tokens): one.all / self._speed for tokens, one in read.items()},
             "seconds": {str(tokens): found for tokens, found in seconds.items()},
-            "off": float((logits - text.exact).square().mean().sqrt()),
+            "off": text.off(sequence, most),
+            "theirs": text.theirs,
             "alone": bool(torch.equal(few.logits, logits[: len(few.logits)])),
-            "taken": taken(self._device),
-        }
+            "ids": asdict(text.compared(dense, self._forward(dense), text.written(sequence))),
+        } | found
 
 
 def profile(play: Callable[[], None]) -> None:
@@ -218,26 +198,32 @@ def profile(play: Callable[[], None]) -> None:
             print(f"    {event.count // PROFILED:>5} x {mean:8.2f} µs  {event.key[:70]}", flush=True)
 
 
-def warm(shapes: Sequence[str], processes: int, options: argparse.Namespace) -> None:
+def warm(shapes: Sequence[str], processes: int, seconds: float, options: argparse.Namespace) -> None:
     """Compile the kernels of all shapes side by side; what fails is told again where it is measured."""
     begin = time.perf_counter()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        kinds = itertools.product(shapes, options.forms, options.tokens)
+        kinds = [(*each, None) for each in itertools.product(shapes, options.forms, options.tokens)]
+        kinds += [(name, "plain", 1, tile) for name in shapes for tile in range(tuning.MOST_TILES)]
         works = {pool.submit(compiled, *kind, options): ", ".join(map(str, kind)) for kind in kinds}
-        for work in as_completed(works):
-            error = work.exception()
-            told = f"{type(error).__name__}: {error}"[:200] if error else f"{work.result():.1f} s"
-            print(f"compiled {works[work]}: {told}", flush=True)
-    print(f"compiled all in {time.perf_counter() - begin:.1f} s", flush=True)
+        failed = 0
+        try:
+            for work in as_completed(works, timeout=seconds):
+                if (error := work.exception()) is not None:
+                    failed += 1
+                    print(f"not compiled: {works[work]}: {type(error).__name__}: {error}"[:200], flush=True)
+        except TimeoutError:
+            print("not all was compiled in time", flush=True)
+        pool.shutdown(cancel_futures=True)
+    print(f"compiled {len(works) - failed} passes in {time.perf_counter() - begin:.1f} s", flush=True)
 
 
-def compiled(name: str, form: str, tokens: int, options: argparse.Namespace) -> float:
-    """Seconds to run a pass over `tokens` behind each text, over as few of a shape's layers as have all kernels.
+def compiled(name: str, form: str, tokens: int, tile: int | None, options: argparse.Namespace) -> None:
+    """Run a pass over `tokens` behind each text, over as few of a shape's layers as have all kernels.
 
-    `options.other`: values of its config that are not the table's.
+    `tile`: the number of those that are tried, None for the ones that are taken untried. `options.other`: values of its
+    config that are not the table's.
     """
-    begin = time.perf_counter()
     tuning.MOST_SECONDS = 0.0  # what is timed beside other processes is no reason to choose
     for one in options.set:
         put(*one)
@@ -246,15 +232,26 @@ def compiled(name: str, form: str, tokens: int, options: argparse.Namespace) -> 
     network = build(name, device, dtype, layers, **other)
     if form != "plain":
         quantize(network, form, build(name, device, dtype, layers, **other))
+    if not gpu_model.fits(network):
+        return
     model = TransformersModel(network)
-    open_static = opener(model, "ours", model.forward)
     limit = model.context_length or max(options.text)
-    for held in (held for held in options.text if open_static and held < limit):
+    open_static = opener(model, "ours", model.forward) if tile is None else with_tiles(model, tile)
+    for held in (held for held in options.text if held < limit):
         sequence = open_static(bucket(held + ROOM + SPARE))
         ids = torch.zeros(tokens, dtype=torch.int64, device=device)
         sequence.extend(ids, torch.tensor([0], device=device), tokens)
     model.synchronize()
-    return time.perf_counter() - begin
+
+
+def with_tiles(model: TransformersModel, number: int) -> OpenStatic:
+    """Sequences whose products are cut by the tiles of a number among those that are tried."""
+    decoder = describe(model.model)
+    assert isinstance(decoder, Decoder)
+    weights = fuse(model.model, decoder, bucket(ROOM))
+    return partial(
+        gpu_model.GpuContext, weights, model.forward, tiles=tuning.numbered(tuning.shapes_of(weights), number)
+    )
 
 
 def setting(text: str) -> tuple[str, str, int]:
@@ -297,7 +294,7 @@ def form_of(text: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     cuda = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shapes", type=shapes_of, default=list(SETS["dense" if cuda else "tiny"]))
+    parser.add_argument("--shapes", type=shapes_of, default=list(SETS["all" if cuda else "tiny"]))
     parser.add_argument("--forms", type=listed(form_of), default=["plain"], help=",".join(FORMS))
     parser.add_argument("--ways", type=listed(way_of), default=list(WAYS), help=",".join(WAYS))
     parser.add_argument("--tokens", type=listed(whole(1)), default=[1, 4], help="numbers of tokens of a pass")
@@ -316,12 +313,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for one in options.set:
         put(*one)
     if options.warm:
-        warm(options.shapes, options.warm, options)
+        warm(options.shapes, options.warm, options.seconds / 2, options)
     device = torch.device(options.device)
     speed = copy_bytes_per_second(device)
     steps = Steps(options.json, environment(device) | {"copy_bytes_per_second": speed})
     print(f"copy {speed / 1e9:.0f} GB/s", flush=True)
     bench = Bench(options, steps, speed)
+    before = json.loads(options.before.read_text(encoding="utf-8"))["rows"] if options.before else ()
+    ended = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        measure(bench, options, steps, deadline)
+    except KeyboardInterrupt:
+        print("cut off", flush=True)
+    finally:
+        signal.signal(signal.SIGTERM, ended)
+    print(f"\n{table(steps.rows, before)}\n{summary(judged(steps.rows))}")
+    return 0
+
+
+def measure(bench: Bench, options: argparse.Namespace, steps: Steps, deadline: float) -> None:
     for name, form in itertools.product(options.shapes, options.forms):
         place = {"shape": name, "form": form, "way": ""}
         if time.monotonic() > deadline:
@@ -331,10 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             bench.form(name, form)
         except Exception as error:  # nor one shape the others
             steps.add("failed", place | {"why": f"{type(error).__name__}: {error}"[:400]})
-        taken(device)
-    before = json.loads(options.before.read_text(encoding="utf-8"))["rows"] if options.before else ()
-    print(f"\n{table(steps.rows, before)}\n{summary(judged(steps.rows))}")
-    return 0
+        emptied(bench.device)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpu_report import markdown, ratio
 from gpu_shapes import MODELS
+from gpu_texts import Ids
 
 FOUR_OVER_ONE = 1.04
 """What a pass over the most tokens may take over one, in passes over one."""
@@ -16,8 +17,8 @@ LONG_TEXT = 0.85
 """What the share of the floor may fall to behind a long text, in shares behind the shortest."""
 FASTER = {"int8": 1.3, "int4": 2.0}
 """How many times as fast as the plain form's a pass over the fewest tokens should be."""
-NO_WORSE = 1.05
-"""Distances to float32 up to this many times transformers' are called equal: they are of few rows."""
+NO_WORSE = 1.0
+"""What the distance to float32 may be, in distances of transformers' forward pass."""
 
 Row = dict[str, Any]
 
@@ -31,13 +32,38 @@ class Steps:
 
     def add(self, kind: str, row: Row) -> None:
         self.data[kind].append(row)
-        print(f"{kind}:", ", ".join(f"{name} {_short(value)}" for name, value in row.items()), flush=True)
+        print(line_of(row) if kind == "rows" else f"{kind}: {', '.join(map(str, row.values()))}", flush=True)
         if self._path is not None:
             self._path.write_text(json.dumps(self.data) + "\n", encoding="utf-8")
 
     @property
     def rows(self) -> list[Row]:
         return self.data["rows"]
+
+
+def line_of(row: Row) -> str:
+    """A row as a line of its own, when it is there."""
+    few, *more = row["seconds"]
+    grown = "".join(f", {tokens} over {few}: {row['seconds'][tokens] / row['seconds'][few]:.3f}" for tokens in more)
+    place = f"{row['shape']} {row['form']} {row['text']} {row['way']}"
+    times = f"{1000 * row['seconds'][few]:.3f} ms, {share(row):.1%}{grown}"
+    worse = ratio(row["off"], row["theirs"])
+    off = (
+        f"off {row['off']:.4f}"
+        + ("" if worse is None else f", of theirs {worse:.3f}")
+        + ", UNLIKE alone" * (not row["alone"])
+    )
+    return (
+        f"{place}: {times}; {off}; ids {_ids(row)}; MB {_megabytes(row['held'])} held, {_megabytes(row['peak'])} peak"
+    )
+
+
+def _ids(row: Row) -> str:
+    return str(Ids(**row["ids"]))
+
+
+def _megabytes(count: int | None) -> str:
+    return "–" if count is None else f"{count / 1e6:.0f}"
 
 
 def _short(value: object) -> str:
@@ -96,10 +122,12 @@ def judged(rows: Sequence[Row]) -> list[Row]:
             bars.append({**place, "bar": "most over fewest", "is": grown, "needed": FOUR_OVER_ONE, "verdict": told})
         told = "met" if row["alone"] else "not met"
         bars.append({**place, "bar": "alone as in a block", "is": row["alone"], "needed": True, "verdict": told})
-        if other := _same(rows, row, way="transformers"):
-            worse = ratio(row["off"], other["off"])
-            told = "met" if row["off"] <= NO_WORSE * other["off"] else "not met"  # also where one is no number
-            bars.append({**place, "bar": "off, of theirs", "is": worse, "needed": NO_WORSE, "verdict": told})
+        worse = ratio(row["off"], row["theirs"])
+        told = "met" if row["off"] <= NO_WORSE * row["theirs"] else "not met"  # also where one is no number
+        bars.append({**place, "bar": "off, of theirs", "is": worse, "needed": NO_WORSE, "verdict": told})
+        unlike = row["ids"]["unlike"]
+        told = "not met" if unlike else "met"
+        bars.append({**place, "bar": "ids unlike", "is": unlike, "needed": 0, "verdict": told})
     return bars
 
 
@@ -111,10 +139,9 @@ def _same(rows: Sequence[Row], row: Row, **other: Any) -> Row | None:
 
 def table(rows: Sequence[Row], before: Sequence[Row] = ()) -> str:
     """All rows, beside the shares of those of an earlier run."""
-    told = []
+    lines = []
     for row in rows:
         shape = MODELS[row["shape"]]
-        theirs = _same(rows, row, way="transformers")
         line: Row = {name: row[name] for name in ("shape", "form", "text", "way")}
         line |= {"GB": row["bytes"] / 1e9, "floor ms": 1000 * row["floor"][min(row["floor"], key=int)]}
         line |= {f"{tokens}: ms": f"{1000 * seconds:.3f}" for tokens, seconds in row["seconds"].items()}
@@ -128,11 +155,13 @@ def table(rows: Sequence[Row], before: Sequence[Row] = ()) -> str:
         grown = growth(row)
         line["most/fewest"] = None if grown is None else f"{grown:.3f}"
         line["off by"] = row["off"]
-        line["off, of theirs"] = ratio(row["off"], theirs["off"]) if theirs and row["way"] == "ours" else None
+        worse = ratio(row["off"], row["theirs"])
+        line["of theirs"] = None if worse is None else f"{worse:.3f}"
         line["alone"] = "as in the block" if row["alone"] else "unlike"
-        line["MB beyond"] = row["beyond"] / 1e6 if row["beyond"] is not None else None
-        told.append(line)
-    return markdown(told)
+        line["ids"] = _ids(row)
+        line |= {f"{name} MB": _megabytes(row[name]) for name in ("held", "keys", "peak")}
+        lines.append(line)
+    return markdown(lines)
 
 
 def summary(bars: Sequence[Row]) -> str:

@@ -2,7 +2,10 @@
 
 import copy
 import json
+import os
+import signal
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import gpu_step
 import pytest
 import torch
 from gpu_forms import quantize
+from gpu_memory import Memory, taken
 from gpu_shapes import (
     DENSE,
     MODELS,
@@ -17,16 +21,21 @@ from gpu_shapes import (
     expected_experts,
     filling,
     held_bytes,
+    key_bytes,
     reads,
     weight_bytes,
     widened,
 )
 from gpu_step import main
-from gpu_step_report import judged, share, summary, table
+from gpu_step_report import judged, line_of, share, summary, table
+from gpu_texts import ROWS, WRITTEN, Ids, Text
 from transformers import AutoModelForCausalLM
 
 from specdec_tui.backends.cache import RewindableCache
 from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.gpu.tiles import Tiles
+from specdec_tui.backends.gpu.tuning import worth_a_trial
+from specdec_tui.backends.static_model import StaticContext
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
@@ -187,8 +196,12 @@ def row(shape: str = "llama-3.2-1b", text: int = 128, way: str = "ours", **other
         "floor": {"1": 0.0008, "4": 0.0008},
         "seconds": {"1": 0.001, "4": 0.00103},
         "off": 0.08,
+        "theirs": 0.08,
         "alone": True,
-        "beyond": None,
+        "ids": {"same": 31, "near": 1, "unlike": 0},
+        "held": 310_000_000,
+        "keys": 60_000_000,
+        "peak": 420_000_000,
     } | other
 
 
@@ -214,17 +227,24 @@ def test_a_share_above_1_is_told_also_where_nothing_is_asked() -> None:
 
 
 def test_more_tokens_other_numbers_and_a_larger_distance_are_judged() -> None:
-    theirs = row(way="transformers", off=0.08)
-    assert verdicts(row(), theirs) == {
-        "share": "goal",
-        "most over fewest": "met",
-        "alone as in a block": "met",
-        "off, of theirs": "met",
-    }
-    bad = row(seconds={"1": 0.001, "4": 0.00105}, off=0.0841, alone=False)
-    told = verdicts(bad, theirs)
-    assert [told[bar] for bar in ("most over fewest", "alone as in a block", "off, of theirs")] == ["not met"] * 3
-    assert verdicts(row(off=float("nan")), theirs)["off, of theirs"] == "not met"
+    bars = ("most over fewest", "alone as in a block", "off, of theirs", "ids unlike")
+    assert verdicts(row()) == {"share": "goal"} | dict.fromkeys(bars, "met")
+    ids = {"same": 30, "near": 1, "unlike": 1}
+    bad = row(seconds={"1": 0.001, "4": 0.00105}, off=0.0801, alone=False, ids=ids)
+    told = verdicts(bad)
+    assert [told[bar] for bar in bars] == ["not met"] * 4
+    assert verdicts(row(off=float("nan")))["off, of theirs"] == "not met"
+    assert verdicts(row(way="transformers", off=0.09)) == {}
+
+
+def test_a_row_is_told_as_it_comes_and_in_the_table() -> None:
+    bad = row(off=0.1, alone=False, ids={"same": 30, "near": 1, "unlike": 1})
+    assert line_of(row()).endswith(
+        "1.000 ms, 80.0%, 4 over 1: 1.030; off 0.0800, of theirs 1.000; ids 31 + 1 near; MB 310 held, 420 peak"
+    )
+    assert "of theirs 1.250, UNLIKE alone; ids 30 + 1 near + 1 UNLIKE" in line_of(bad)
+    assert "MB – held, – peak" in line_of(row(held=None, peak=None))
+    assert "| 1.250 | unlike | 30 + 1 near + 1 UNLIKE | 310 | 60 | 420 |" in table([bad])
 
 
 def test_a_long_text_is_judged_by_the_share_of_the_shortest() -> None:
@@ -281,7 +301,9 @@ def test_each_shape_and_text_has_a_row(
     assert [(r["shape"], r["text"], r["way"]) for r in data["rows"]] == [
         (name, text, "transformers") for name in ("tiny-llama", "tiny-gemma3") for text in (8, 300)
     ]
-    assert all(r["off"] < 1e-4 and r["seconds"].keys() == {"1", "3"} for r in data["rows"])
+    assert all(r["off"] < 1e-4 and r["theirs"] < 1e-4 and r["seconds"].keys() == {"1", "3"} for r in data["rows"])
+    assert all(r["ids"] == {"same": WRITTEN, "near": 0, "unlike": 0} for r in data["rows"])
+    assert {r["held"] for r in data["rows"]} == {None}  # no GPU's memory
     assert [f["why"] for f in data["failed"]] == ["does not fit"] * 2
     assert "| tiny-gemma3 | plain | 300 | transformers |" in capsys.readouterr().out
 
@@ -301,15 +323,84 @@ def test_a_way_that_computes_something_else_is_told(
     theirs = gpu_step.opener
 
     def wrong(model: TransformersModel, way: str, forward: Any) -> Any:
-        if way == "ours":
-            with torch.no_grad():
-                model.model.model.layers[0].mlp.down_proj.weight[0] += 0.01
-        return theirs(model, "transformers", forward)
+        plain = theirs(model, "transformers", forward)
+
+        class Wrong(StaticContext):
+            def extend(self, ids: torch.Tensor, begin: torch.Tensor, keep: int) -> torch.Tensor:
+                return super().extend(ids, begin, keep).roll(1, dims=1)
+
+        return partial(Wrong, model.model, forward, model.context_length) if way == "ours" else plain
 
     monkeypatch.setattr(gpu_step, "opener", wrong)
+    monkeypatch.setattr(gpu_step.gpu_model, "fits", lambda model: True)
     monkeypatch.setattr(gpu_step, "SERIES_SECONDS", 0.0)
     measured(tmp_path, "--shapes", "tiny-llama", "--text", "8")
-    assert "NOT MET: tiny-llama plain, text 8" in capsys.readouterr().out.partition("off, of theirs")[2]
+    told = capsys.readouterr().out
+    for bar in ("off, of theirs", "ids unlike"):
+        assert told.partition(f"{bar}: ")[2].startswith("0 of 1 met\n  NOT MET: tiny-llama plain, text 8")
+
+
+def test_a_text_is_as_far_off_as_its_blocks_are() -> None:
+    """Float32's logits by hand, a forward pass in bfloat16 and blocks of it: distances of the same rows."""
+    model = tiny("tiny-llama", torch.bfloat16)
+    text = Text(model, 8)
+    text.judge(model, model.forward)
+    exact = copy.deepcopy(model.model).float()(text.ids[None]).logits[0, 8:]
+    torch.testing.assert_close(text.exact, exact, atol=1e-4, rtol=1e-3)
+    whole = model.forward(text.ids.tolist(), ROWS)
+    assert text.theirs == pytest.approx((whole - exact).square().mean().sqrt().item(), rel=0.2)
+    sequence = text.open(partial(StaticContext, model.model, model.forward, model.context_length))
+    assert text.off(sequence, 4) == pytest.approx(text.theirs, rel=0.2)
+    assert text.theirs > 1e-3
+
+
+def test_ids_are_first_choices_near_ties_or_neither() -> None:
+    model = tiny("tiny-llama")
+    text = Text(model, 8)
+    text.judge(model, model.forward)
+    sequence = text.open(partial(StaticContext, model.model, model.forward, model.context_length))
+    ids = text.written(sequence)
+    assert text.compared(model, model.forward, ids) == Ids(WRITTEN, 0, 0)
+    second = model.forward([*text.ids[:9].tolist(), *ids[:-1]], 1)[0].topk(2)
+    ids[-1] = int(second.indices[1])
+    assert text.compared(model, model.forward, ids) == Ids(WRITTEN - 1, 0, 1)
+    text.theirs = float(second.values[0] - second.values[1]) / 5.9
+    assert text.compared(model, model.forward, ids) == Ids(WRITTEN - 1, 1, 0)
+
+
+def test_memory_is_what_is_allocated_and_all_of_a_graphs_pool() -> None:
+    segments = [
+        {"segment_pool_id": (0, 0), "total_size": 100, "allocated_size": 60},
+        {"segment_pool_id": (0, 1), "total_size": 20, "allocated_size": 5},
+        {"total_size": 50, "allocated_size": 1},
+    ]
+    assert taken(segments) == 60 + 20 + 1
+    memory = Memory(CPU)
+    assert memory.held is None and memory.peak is None
+
+
+def test_keys_of_a_capacity_are_counted_in_full() -> None:
+    assert key_bytes(tiny("tiny-gemma3"), 100) == 2 * 100 * 2 * 2 * 16 * 4
+
+
+def test_a_run_that_is_cut_off_tells_what_it_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = gpu_step.build
+
+    def ended(name: str, *more: Any) -> Any:
+        if name == "tiny-gpt2":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return build(name, *more)
+
+    monkeypatch.setattr(gpu_step, "build", ended)
+    monkeypatch.setattr(gpu_step, "SERIES_SECONDS", 0.0)
+    before = signal.getsignal(signal.SIGTERM)
+    data = measured(tmp_path, "--shapes", "tiny-llama,tiny-gpt2", "--text", "8", "--ways", "transformers")
+    told = capsys.readouterr().out
+    assert [r["shape"] for r in data["rows"]] == ["tiny-llama"]
+    assert "cut off" in told and "| tiny-llama | plain | 8 | transformers |" in told
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_what_fails_costs_the_others_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,9 +423,30 @@ def test_without_time_every_shape_is_named(tmp_path: Path) -> None:
     assert data["rows"] == [] and [f["why"] for f in data["failed"]] == ["no time left"] * 4
 
 
-def test_the_kernels_of_a_shape_can_be_compiled_ahead() -> None:
+@pytest.mark.parametrize("tile", [None, 3])
+def test_the_kernels_of_a_shape_can_be_compiled_ahead(tile: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, ran = [], []
+
+    class Counted(StaticContext):
+        def __init__(self, weights: Any, forward: Any, capacity: int, tiles: Tiles) -> None:
+            opened.append(tiles)
+            super().__init__(shown[0].model, forward, None, capacity)
+
+        def extend(self, ids: torch.Tensor, begin: torch.Tensor, keep: int) -> torch.Tensor:
+            ran.append(len(ids))
+            return super().extend(ids, begin, keep)
+
+    shown: list[TransformersModel] = []
+    monkeypatch.setattr(gpu_step, "TransformersModel", lambda model: shown.append(TransformersModel(model)) or shown[0])
+    monkeypatch.setattr(gpu_step.gpu_model, "fits", lambda model: True)
+    monkeypatch.setattr(gpu_step.gpu_model, "GpuContext", Counted)
+    monkeypatch.setattr(gpu_step.tuning, "MOST_SECONDS", 1.0)
     options = Namespace(set=[], device="cpu", dtype="float16", text=[8])
-    assert gpu_step.compiled("tiny-llama", "plain", 2, options) > 0
+    gpu_step.compiled("tiny-llama", "plain", 2, tile, options)
+    assert ran == [2]
+    chosen = {shape: worth_a_trial(shape) for shape in opened[0].tried}
+    assert len(chosen) == (0 if tile is None else 5)
+    assert all(opened[0].tried[shape] == tiles[3 % len(tiles)] for shape, tiles in chosen.items())
 
 
 @pytest.mark.parametrize(
@@ -342,7 +454,7 @@ def test_the_kernels_of_a_shape_can_be_compiled_ahead() -> None:
     [
         (("--set", "gpu_model._NONE=3"), "'gpu_model._NONE=3' is not valid"),
         (("--set", "nothing=3"), "'nothing=3' is not valid"),
-        (("--shapes", "tiny,mini"), "'mini' is not valid: give some of dense,"),
+        (("--shapes", "tiny,mini"), "'mini' is not valid: give some of all, dense,"),
         (("--forms", "int2"), "'int2' is not valid: give some of plain, int8, int4"),
         (("--ways", "yours"), "'yours' is not valid: give some of transformers, ours"),
     ],

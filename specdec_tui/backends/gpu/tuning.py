@@ -27,6 +27,8 @@ Shape = tuple[bool, int, int]
 
 MOST_SECONDS = 45.0  # of trials, for one model: most of it is the compiler's
 
+MOST_TILES = 8  # that are worth a trial for one shape, at most
+
 _FOLDER = "tiles"
 _MOST_BYTES = 1 << 20
 _BYTES = 256 << 20  # of weights that a timed pass reads at least: more than any cache holds
@@ -90,8 +92,7 @@ def tried(
         if shape in known.tried:
             continue
         found: list[tuple[float, Tile]] = []
-        first = guess(*shape)
-        for tile in (first, *(each for each in candidates(*shape[:2]) if each != first)):
+        for tile in worth_a_trial(shape):
             if clock() - begin > MOST_SECONDS:
                 return best
             with suppress(Exception):  # a tile that does not compile on this card is none for it
@@ -99,6 +100,16 @@ def tried(
         if found:
             best = Tiles({**best.tried, shape: min(found, key=lambda each: each[0])[1]})
     return best
+
+
+def worth_a_trial(shape: Shape) -> list[Tile]:
+    first = guess(*shape)
+    return [first, *(each for each in candidates(*shape[:2]) if each != first)]
+
+
+def numbered(shapes: list[Shape], number: int) -> Tiles:
+    """Of each shape the tile of a number among those worth a trial, which begin again where there are fewer."""
+    return Tiles({shape: (tiles := worth_a_trial(shape))[number % len(tiles)] for shape in shapes})
 
 
 def some_layers(weights: Weights) -> Weights:
