@@ -239,11 +239,8 @@ class GpuContext:
         kind = decoder.layers[index].experts
         assert kind is not None, "they have weights"
         follow = self._followed(after, work)
-        scale, room = decoder.residual_scale, work.mixtures[kind]
-        behind = self._weights.layers[index + 1 : index + 2]
-        coming = (behind[0].qkv if behind else self._weights.head).weight
-        coming = coming if isinstance(coming, Tensor) else None
-        mix(self._rules, own, weights, kind, decoder.activation, scale, room, work.x, follow, coming)
+        room = work.mixtures[kind]
+        mix(self._rules, own, weights, kind, decoder.activation, decoder.residual_scale, room, work.x, follow)
 
     def _attend(self, index: int, layer: LayerWeights, begin: Tensor, work: _Work) -> None:
         weights, kind = self._weights, self._weights.decoder.layers[index]
@@ -278,7 +275,7 @@ class _Work:
         self.active = context._empty(tokens, decoder.inner)
         single = torch.float32
         kinds = {layer.experts for layer in decoder.layers if layer.experts}
-        self.mixtures = {kind: Room.of(kind, tokens, context._dtype, context._device) for kind in kinds}
+        self.mixtures = {kind: Room.of(kind, tokens, context._dtype, context._arrived) for kind in kinds}
         self.shares = Shares(
             context._empty(rows, shares, width, dtype=single),
             context._empty(rows, shares, dtype=single),
