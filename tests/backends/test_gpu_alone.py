@@ -11,30 +11,30 @@ from interpreted import GPU, need_triton
 need_triton()
 
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
+from specdec_tui.backends.gpu import streams  # noqa: E402
 
 DTYPES = [torch.float16, torch.bfloat16] if GPU else [torch.float16]
 # NumPy multiplies tiles of other sizes in another order: those of 1 to 8 tokens have one size.
 BLOCKS = [3, 9, 17, 33] if GPU else [3]
-# Whether the factors of norms come behind the products that read them.
-KINDS = {
-    "gemma2": False, "olmo3": False, "gpt2": False, "cohere2": False, "granite biased": True, "qwen3 wide": True,
-}  # fmt: skip
+# How the stream is normed.
+KINDS = [
+    ("gemma2", "Branched"), ("olmo3", "Branched"), ("gpt2", "Folded"), ("cohere2", "Folded"),
+    ("granite biased", "Folded"), ("qwen3 wide", "Folded"), ("gemma2", "Apart"), ("falcon grouped", "Apart"),
+]  # fmt: skip
 # In the narrow heads of others a block of more than 16 tokens has its norms' sums in another order.
 OWN = {"qwen3 wide": ("Qwen3Config", DENSE | {"head_dim": 64})}
-MORE = {"falcon grouped": False, "glm": True, "phi4 mini": True}
+MORE = [("gpt2", "Apart"), ("olmo3", "Apart"), ("glm", "Folded"), ("phi4 mini", "Folded")]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    ("variant", "folds"), [*KINDS.items(), *(pytest.param(*kind, marks=pytest.mark.large) for kind in MORE.items())]
-)
+@pytest.mark.parametrize(("variant", "way"), [*KINDS, *(pytest.param(*kind, marks=pytest.mark.large) for kind in MORE)])
 def test_a_token_in_a_block_has_the_numbers_of_a_token_alone(
-    variant: str, folds: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    variant: str, way: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_model, "_SHARE", SHARE)
-    monkeypatch.setattr(gpu_model, "FOLDING", (dtype,) if folds else ())
+    monkeypatch.setattr(streams, "FOLDING", () if way == "Apart" else (dtype,))
     context, ids, begin = opened(halved(made(*(VARIANTS | OWN)[variant]), dtype)), text(), 47 - max(BLOCKS) // 2
-    assert context._folds == folds
+    assert context._stream.__name__ == way
     context.prefill(ids[:begin])  # blocks lie on both sides of the border of two shares
     blocks = [extended(context, ids, begin, count) for count in BLOCKS]
     last = context.extend(ids[begin : begin + 3], torch.tensor([begin], device=DEVICE), 2)

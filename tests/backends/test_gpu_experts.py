@@ -14,7 +14,7 @@ need_triton()
 
 from specdec_tui.backends.causal_lm import TransformersModel  # noqa: E402
 from specdec_tui.backends.decoder import Experts  # noqa: E402
-from specdec_tui.backends.gpu import expert_launches  # noqa: E402
+from specdec_tui.backends.gpu import expert_launches, streams  # noqa: E402
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
 from specdec_tui.backends.gpu.expert_launches import Room  # noqa: E402
 from specdec_tui.backends.gpu.launches import Follow, Read, Rules, overlaps  # noqa: E402
@@ -49,7 +49,7 @@ def test_passes_in_single_precision_give_the_logits_of_the_model(
     name: str, folds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if folds:
-        monkeypatch.setattr(gpu_model, "FOLDING", (torch.float32,))
+        monkeypatch.setattr(streams, "FOLDING", (torch.float32,))
     model, context = opened(name, torch.float32)
     expected = model.forward(IDS, len(IDS))
     tokens = torch.tensor(IDS, device=DEVICE)

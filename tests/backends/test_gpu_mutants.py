@@ -18,6 +18,8 @@ need_triton()
 
 from specdec_tui.backends.decoder import Decoder  # noqa: E402
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
+from specdec_tui.backends.gpu import streams  # noqa: E402
+from specdec_tui.backends.gpu.launches import Branch, Read  # noqa: E402
 from specdec_tui.backends.gpu.weights import Affine, LayerWeights  # noqa: E402
 
 pytestmark = pytest.mark.skipif(GPU, reason="a GPU multiplies float32 with 10 bits")
@@ -126,6 +128,49 @@ WEIGHTS: dict[str, tuple[str, Callable[[LayerWeights], LayerWeights]]] = {
 def test_other_weights_give_other_logits(mutant: str) -> None:
     variant, change = WEIGHTS[mutant]
     assert distance_with(variant, of_layers(change)) > BOUND
+
+
+FOLDED: dict[str, tuple[str, Callable[[LayerWeights], LayerWeights]]] = {
+    "the mean stays": ("gpt2", lambda layer: replace(layer, qkv=replace(layer.qkv, lowered=0 * layer.qkv.lowered))),
+    "the mean stays before the MLP": (
+        "cohere2",
+        lambda layer: replace(layer, gate_up=replace(layer.gate_up, lowered=0 * layer.gate_up.lowered)),
+    ),
+    "no bias of a norm": (
+        "opt",
+        lambda layer: replace(layer, gate_up=replace(layer.gate_up, lifted=layer.gate_up.bias)),
+    ),
+    "norms behind changed for each other": (
+        "gemma2",
+        lambda layer: replace(layer, norms=(layer.norms[0], layer.norms[3], layer.norms[2], layer.norms[1])),
+    ),
+    "norms before changed for each other": (
+        "gemma2",
+        lambda layer: replace(layer, norms=(layer.norms[2], layer.norms[1], layer.norms[0], layer.norms[3])),
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", FOLDED)
+def test_other_weights_give_other_logits_where_factors_come_behind(
+    mutant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "FOLDING", (torch.float32,))
+    variant, change = FOLDED[mutant]
+    assert distance_with(variant, of_layers(change)) > BOUND
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.99])
+def test_a_branch_of_another_size_gives_other_logits(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "FOLDING", (torch.float32,))
+    monkeypatch.setattr(streams, "Branch", lambda stream, own, _, *rest: Branch(stream, own, scale, *rest))
+    assert distance_with("olmo3", lambda context: None) > BOUND
+
+
+def test_sums_of_other_tokens_give_other_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "FOLDING", (torch.float32,))
+    monkeypatch.setattr(streams, "Read", lambda x, stream, sums: Read(x, stream, sums.flip(0)))
+    assert distance_with("llama", lambda context: None) > BOUND
 
 
 def test_a_share_that_is_joined_too_early_gives_other_logits() -> None:

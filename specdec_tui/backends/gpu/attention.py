@@ -10,7 +10,7 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
-from specdec_tui.backends.gpu.products import capped, prefetch
+from specdec_tui.backends.gpu.multiplied import capped, prefetch
 
 
 @triton.jit

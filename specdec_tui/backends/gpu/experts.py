@@ -11,15 +11,8 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
-from specdec_tui.backends.gpu.products import (
-    _begin,
-    _first_rows,
-    _multiplied,
-    _spread,
-    _stream_row,
-    activated,
-    prefetch,
-)
+from specdec_tui.backends.gpu.multiplied import activated, begun, multiplied, prefetch
+from specdec_tui.backends.gpu.sums import first_rows, spread_of_rows, stream_row
 
 _LANES = tl.constexpr(8)  # the narrow side of a tensor core's tile; a token fills one of them
 _BLOCK = tl.constexpr(32)  # scores that all others are compared with at a time
@@ -102,14 +95,14 @@ def route(
         gdc_launch_dependents()
     if biased:
         shift = tl.load(bias + safe).to(tl.float32)
-    first = _begin(weight, safe, real_row, columns, pieces, early, ahead, overlap)
+    first = begun(weight, safe, real_row, columns, pieces, early, ahead, overlap)
     if normed:
-        one, two, three, four = _first_rows(stream, tokens, columns, power_columns)
-    result = _multiplied(
+        one, two, three, four = first_rows(stream, tokens, columns, power_columns)
+    result = multiplied(
         first, x, weight, safe, real_row, tokens, columns, pieces, tile_tokens, tile_rows, tile_columns, early
     )  # fmt: skip
     if normed:
-        spread = _spread(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)
+        spread = spread_of_rows(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)
         result = result * spread[None, :]
     if biased:
         result += shift[:, None]
@@ -169,13 +162,13 @@ def gated_experts(
     if biased:
         shift = tl.load(bias + expert * (2 * rows) + safe).to(tl.float32)
     if normed:
-        one = _stream_row(stream, token, columns, power_columns)
-    result = _multiplied(
+        one = stream_row(stream, token, columns, power_columns)
+    result = multiplied(
         tl.zeros((1,), weight.dtype.element_ty), x + token * columns, weight + expert * (2 * rows * columns), safe,
         real_row, 1, columns, pieces, _LANES, 2 * tile_rows, tile_columns, 0,
     )  # fmt: skip
     if normed:
-        spread = _spread(stream, one, one, one, one, 1, columns, epsilon, _LANES, power_columns)
+        spread = spread_of_rows(stream, one, one, one, one, 1, columns, epsilon, _LANES, power_columns)
         result = result * spread[None, :]
     result = tl.sum(result, 1)  # zeros but for one
     if biased:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,12 +29,38 @@ def kernels() -> ModuleType | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Branch:
+    """What a part of a layer, with a norm behind it, adds to the `stream` [tokens, hidden]: `own` [tokens, hidden],
+    times the norm's weights, to be multiplied by the norm's factor times `scale`.
+
+    `fresh`: where the stream goes with the branch, and with `follow` that times the next norm's weights; None: nowhere.
+    """
+
+    stream: Tensor
+    own: Tensor
+    scale: float
+    fresh: Tensor | None
+    follow: Follow | None
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """Numbers [tokens, columns] that a product reads. With a `stream` of the same shape they are it times the weights
-    of its RMS norm, and what is meant is that norm."""
+    of its norm, and what is meant is that norm.
+
+    `sums`: those of the stream, float32 [tokens, kinds, parts], see `products`. Of a stream with a `branch`, x [2,
+    tokens, columns] is both, times the weights of its norm where it is `normed`.
+    """
 
     x: Tensor
     stream: Tensor | None = None
+    sums: Tensor | None = None
+    branch: Branch | None = None
+    normed: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return self.x.shape[-2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +95,23 @@ def embed(
     x: Tensor,
     scale: float,
     follow: Follow | None,
+    sums: Tensor | None = None,
+    branch: tuple[Tensor, Tensor] | None = None,
 ) -> None:
-    """The first kernel of a pass: it waits for all before it, so that those behind may read ahead what passes left."""
+    """The first kernel of a pass: it waits for all before it, so that those behind may read ahead what passes left.
+
+    `sums` [tokens, kinds, parts] are left; `branch`: its numbers, and those times the next norm's weights, are zeros.
+    """
     from specdec_tui.backends.gpu import norms
 
     columns, (rows, first) = x.shape[1], places
+    own, weighted = branch or (x, x)
+    kinds, parts = (0, 1) if sums is None else sums.shape[1:]
     norms.embed[(len(ids),)](
         ids, begin, table, rows if len(rows) else table, x, follow.norm if follow else x, follow.x if follow else x,
-        scale, bool(len(rows)), first, max(0, len(rows) - 1), follow is not None, rules.norm_offset, columns,
-        power(columns), rules.overlap, num_warps=8,
+        x if sums is None else sums, own, weighted, scale, bool(len(rows)), first, max(0, len(rows) - 1),
+        follow is not None, rules.norm_offset, kinds, parts, columns, power(columns), power(parts), rules.overlap,
+        num_warps=8,
     )  # fmt: skip
 
 
@@ -95,18 +130,44 @@ def normalize(
     none = Affine(x, x[:0])
     after, added = (branch[1], branch[0]) if branch else (none, x)
     (one, y), (two, z) = (*norms, (none, x), (none, x))[:2]
-    weighted = [found.weight.numel() > 0 for found, _ in norms] + ([after.weight.numel() > 0] if branch else [])
-    assert len(set(weighted)) == 1, "norms of a model have weights, or none has"
 
     def some(tensor: Tensor) -> Tensor:
         return tensor if tensor.numel() else x
 
     kernel[(keep or tokens,)](
-        x, added, some(after.weight), some(after.bias), some(one.weight), some(one.bias), y, some(two.weight),
+        x, added, after.weight, some(after.bias), one.weight, some(one.bias), y, two.weight,
         some(two.bias), z, tokens - (keep or tokens), columns, rules.centred, rules.epsilon, rules.norm_offset, scale,
-        branch is not None, bool(norms), len(norms) > 1, weighted[0], after.bias.numel() > 0, one.bias.numel() > 0,
+        branch is not None, bool(norms), len(norms) > 1, after.bias.numel() > 0, one.bias.numel() > 0,
         two.bias.numel() > 0, power(columns), rules.overlap, num_warps=8, **rules.launch,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a product is told of what it reads."""
+
+    pointers: tuple[Tensor, ...]  # stream, sums, lowered
+    constants: tuple[Any, ...]  # normed, paired, apart, parts
+    bias: Tensor
+    branch: tuple[Tensor, ...]  # source, branch, fresh
+    slice_columns: int
+
+
+def _reading(rules: Rules, own: Read, linear: Affine, programs: int) -> _Reading:
+    x, sums, branch = own.x, own.sums, own.branch
+    if branch is not None:
+        assert sums is not None, "a branch has sums"
+        width = 0 if branch.fresh is None else max(16, power(-(-x.shape[-1] // programs)))
+        pointers, apart = (x, sums, x), x.stride(0) // x.shape[-1]
+        fresh = x if branch.fresh is None else branch.fresh
+        constants = ("rms" if own.normed else "", True, apart, sums.shape[-1])
+        return _Reading(pointers, constants, linear.bias, (branch.stream, branch.own, fresh), width)
+    if own.stream is None or sums is None:
+        way = "" if own.stream is None else "rows"
+        return _Reading((x if own.stream is None else own.stream, x, x), (way, False, 0, 1), linear.bias, (x, x, x), 0)
+    way, lowered = ("layer", linear.lowered) if rules.centred else ("rms", x)
+    bias = linear.lifted if rules.centred else linear.bias
+    return _Reading((x, sums, lowered), (way, False, 0, sums.shape[-1]), bias, (x, x, x), 0)
 
 
 def product(
@@ -120,8 +181,14 @@ def product(
     cap: float = 0.0,
     added: bool = False,
     follow: Follow | None = None,
+    sums: Tensor | None = None,
+    behind: tuple[Tensor, Tensor] | None = None,
 ) -> None:
-    """y [tokens, rows] = cap(scale · activation(x @ weight.T + bias)), or `added` to it."""
+    """y [tokens, rows] = cap(scale · activation(x @ weight.T + bias)), or `added` to it.
+
+    `behind`: the stream, and the weights of a norm that y is a branch of it with. `sums` are left as
+    `products.product` says.
+    """
     from specdec_tui.backends.gpu import products
     from specdec_tui.backends.gpu.packed import launch as packed_launch
 
@@ -140,16 +207,35 @@ def product(
             overlap=rules.overlap,
         )
         return
-    tokens, (rows, columns) = len(own.x), linear.weight.shape
-    tile = rules.tiles.of(False, rows, columns, tokens)
-    biased = linear.bias.numel() > 0
-    products.product[(-(-rows // tile.rows),)](
-        own.x, own.x if own.stream is None else own.stream, linear.weight, linear.bias if biased else linear.weight,
-        y, follow.norm if follow else y, follow.x if follow else y, tokens, rows, columns, own.stream is not None,
-        rules.epsilon, rules.norm_offset, biased, activation, scale, cap, added, follow is not None, tile.pieces,
-        tile_tokens(tokens), tile.rows, tile.columns, tile.early, tile.ahead, power(columns), rules.overlap,
+    tokens, (rows, columns) = own.tokens, linear.weight.shape
+    tile = rules.tiles.of(False, rows, columns, tokens, own.branch is not None)
+    programs = -(-rows // tile.rows)
+    reading = _reading(rules, own, linear, programs)
+    biased = reading.bias.numel() > 0
+    if own.branch is not None:
+        follow = own.branch.follow
+    source, branch, fresh = (*behind, y) if behind else reading.branch
+    products.product[(programs,)](
+        own.x, *reading.pointers, linear.weight, reading.bias if biased else linear.weight, y, source, branch, fresh,
+        follow.norm if follow else y, follow.x if follow else y, y if sums is None else sums, tokens, rows, columns,
+        *reading.constants, rules.epsilon, rules.norm_offset, own.branch.scale if own.branch else 1.0, biased,
+        activation, scale, cap, "branch" if behind else "added" if added else "", follow is not None,
+        0 if sums is None else sums.shape[1], reading.slice_columns, tile.pieces, read_tokens(own), tile.rows,
+        tile.columns, tile.early, tile.ahead, power(columns), power(reading.constants[-1]), rules.overlap,
         num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
     )  # fmt: skip
+
+
+def read_tokens(own: Read) -> int:
+    """The side of a tensor core's tile that what is read fills."""
+    return tile_tokens(2 * power(own.tokens)) if own.branch else tile_tokens(own.tokens)
+
+
+def left_sums(rules: Rules, linear: Affine, tokens: int, kinds: int) -> Tensor:
+    """Room for the sums that a product leaves."""
+    rows, columns = linear.weight.shape
+    parts = -(-rows // rules.tiles.of(False, rows, columns, tokens).rows)
+    return torch.empty(tokens, kinds, parts, dtype=torch.float32, device=linear.weight.device)
 
 
 def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation: str) -> None:
@@ -168,14 +254,19 @@ def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation
             overlap=rules.overlap,
         )
         return
-    tokens, rows, columns = len(own.x), linear.weight.shape[0] // 2, linear.weight.shape[1]
-    tile = rules.tiles.of(True, rows, columns, tokens)
-    biased = linear.bias.numel() > 0
-    products.gated_product[(-(-rows // tile.rows),)](
-        own.x, own.x if own.stream is None else own.stream, linear.weight, linear.bias if biased else linear.weight,
-        y, tokens, rows, columns, own.stream is not None, rules.epsilon, biased, activation, tile.pieces,
-        tile_tokens(tokens), tile.rows, tile.columns, tile.early, tile.ahead, power(columns), rules.overlap,
-        num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
+    tokens, rows, columns = own.tokens, linear.weight.shape[0] // 2, linear.weight.shape[1]
+    tile = rules.tiles.of(True, rows, columns, tokens, own.branch is not None)
+    programs = -(-rows // tile.rows)
+    reading = _reading(rules, own, linear, programs)
+    biased = reading.bias.numel() > 0
+    follow = own.branch.follow if own.branch else None
+    products.gated_product[(programs,)](
+        own.x, *reading.pointers, linear.weight, reading.bias if biased else linear.weight, y, *reading.branch,
+        follow.norm if follow else y, follow.x if follow else y, tokens, rows, columns, *reading.constants,
+        rules.epsilon, rules.norm_offset, own.branch.scale if own.branch else 1.0, biased, activation,
+        follow is not None, reading.slice_columns, tile.pieces, read_tokens(own), tile.rows, tile.columns, tile.early,
+        tile.ahead, power(columns), power(reading.constants[-1]), rules.overlap, num_warps=tile.warps,
+        num_stages=tile.stages, **rules.launch,
     )  # fmt: skip
 
 

@@ -15,16 +15,15 @@ from transformers import PreTrainedModel
 from specdec_tui.backends.decoder import Decoder, describe
 from specdec_tui.backends.gpu import launches, tuning
 from specdec_tui.backends.gpu.expert_launches import Room, mix
-from specdec_tui.backends.gpu.launches import Follow, Read, Rules, Shares
+from specdec_tui.backends.gpu.launches import Read, Rules, Shares
 from specdec_tui.backends.gpu.packed.linear import PackedLinear
+from specdec_tui.backends.gpu.streams import Stream, kind_of
 from specdec_tui.backends.gpu.tiles import Tiles
 from specdec_tui.backends.gpu.weights import Affine, ExpertWeights, LayerWeights, Weights, fuse
 from specdec_tui.backends.model import bucket, nothing
 from specdec_tui.backends.static_model import Forward, prefilled
 
 MOST_TOKENS = 64  # of a pass by these kernels
-# Where the weights of an RMS norm can come before its factor: their products with the stream may be too large else.
-FOLDING = (torch.bfloat16,)
 
 _UNBOUNDED = 32_768  # positions where a model names no limit
 _TRIAL_TEXT = 128  # tokens before a pass that is timed
@@ -116,7 +115,7 @@ class GpuContext:
         self._shares = max(1, min(_MOST_SHARES, capacity // _SHARE))
         counters = decoder.key_heads * max(launches.row_tiles(decoder, tokens) for tokens in range(1, MOST_TOKENS + 1))
         self._arrived = torch.zeros(counters, dtype=torch.int32, device=self._device)
-        self._folds = self._dtype in FOLDING and family.norm == "rms" and not any(weights.layers[0].norms[1::2])
+        self._stream = kind_of(weights)
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -149,83 +148,38 @@ class GpuContext:
 
     def _extend(self, ids: Tensor, begin: Tensor, keep: int) -> Tensor:
         weights, decoder, rules = self._weights, self._weights.decoder, self._rules
-        work = _Work(self, len(ids))
-        first = weights.layers[0].norms[0]
-        launches.embed(
-            rules, ids, begin, weights.embedding,
-            (weights.places, decoder.family.position_offset), work.x, decoder.embedding_scale,
-            self._followed(first, work),
-        )  # fmt: skip
-        branch: tuple[Tensor, Affine] | None = None
+        stream, work = self._stream(rules, weights, len(ids)), _Work(self, len(ids))
+        stream.begin(ids, begin)
         for index, layer in enumerate(weights.layers):
             after = weights.layers[index + 1].norms[0] if index + 1 < len(weights.layers) else weights.last_norm
-            branch = self._layer(index, layer, branch, begin, after, work)
+            self._layer(index, layer, begin, after, stream, work)
         logits = self._empty(keep, len(weights.head.weight), dtype=torch.float32)
-        own = self._before(branch, weights.last_norm, work, keep)
+        own = stream.read(weights.last_norm, None, keep)
         launches.product(rules, own, weights.head, logits, scale=decoder.logit_scale, cap=decoder.logit_cap)
         return logits
 
     def _layer(
-        self,
-        index: int,
-        layer: LayerWeights,
-        branch: tuple[Tensor, Affine] | None,
-        begin: Tensor,
-        after: Affine | None,
-        work: _Work,
-    ) -> tuple[Tensor, Affine] | None:
-        """The stream goes through a layer. `branch`, and what comes back: what is still to be added to it after its
-        norm; `after`: the norm behind the layer."""
+        self, index: int, layer: LayerWeights, begin: Tensor, after: Affine | None, stream: Stream, work: _Work
+    ) -> None:
+        """The stream goes through a layer; `after`: the norm behind the layer."""
         first, behind, second, last = layer.norms
         parallel = self._weights.decoder.family.parallel
         if parallel and second is not None:
-            assert first is not None
-            own, other = Read(torch.empty_like(work.x)), Read(torch.empty_like(work.x))
-            launches.normalize(self._rules, work.x, branch, ((first, own.x), (second, other.x)))
+            assert first is not None, "a family with a second norm has a first one"
+            own, other = stream.read_both(first, second)
         else:
-            own = other = self._before(branch, first, work)
+            own = other = stream.read(first, second)
         launches.product(self._rules, own, layer.qkv, work.joint)
         if parallel:  # its MLP reads the stream before attention is added
             self._feed_forward(other, layer, work)
         self._attend(index, layer, begin, work)
-        branch = self._add(Read(work.mixed), layer.output, behind, None if parallel else second, work)
+        stream.add(Read(work.mixed), layer.output, behind, None if parallel else second)
         if layer.experts is not None:
-            self._mix(index, self._before(branch, second, work), layer.experts, after, work)
-            return None
+            self._mix(index, layer.experts, second, after, stream, work)
+            return
         if not parallel:
-            self._feed_forward(self._before(branch, second, work), layer, work)
-        return self._add(Read(work.active), layer.down, last, after, work)
-
-    def _before(self, branch: tuple[Tensor, Affine] | None, norm: Affine | None, work: _Work, keep: int = 0) -> Read:
-        """The branch is added to the stream; what a product reads of that: the norm of the last `keep` tokens (0: of
-        all)."""
-        x = work.x
-        begin = len(x) - (keep or len(x))
-        if branch is None and norm is None:
-            return Read(x[begin:])
-        if branch is None and self._folds:
-            return Read(work.z[begin:], x[begin:])
-        y = self._empty(keep or len(x), x.shape[1])
-        norms = () if norm is None else ((norm, y),)
-        launches.normalize(self._rules, x, branch, norms, self._weights.decoder.residual_scale, keep)
-        return Read(x[begin:] if norm is None else y)
-
-    def _followed(self, norm: Affine | None, work: _Work) -> Follow | None:
-        return Follow(norm.weight, work.z) if self._folds and norm is not None else None
-
-    def _add(
-        self, own: Read, linear: Affine, norm: Affine | None, after: Affine | None, work: _Work
-    ) -> tuple[Tensor, Affine] | None:
-        """A product is added to the stream, which the norm `after` reads; where it has a norm of its own, both are
-        given back instead."""
-        if norm is None:
-            follow = self._followed(after, work)
-            scale = self._weights.decoder.residual_scale
-            launches.product(self._rules, own, linear, work.x, scale=scale, added=True, follow=follow)
-            return None
-        y = torch.empty_like(work.x)
-        launches.product(self._rules, own, linear, y)
-        return y, norm
+            self._feed_forward(stream.read(second, after), layer, work)
+        stream.add(Read(work.active), layer.down, last, after)
 
     def _feed_forward(self, own: Read, layer: LayerWeights, work: _Work) -> None:
         decoder = self._weights.decoder
@@ -234,13 +188,15 @@ class GpuContext:
         else:
             launches.product(self._rules, own, layer.gate_up, work.active, activation=decoder.activation)
 
-    def _mix(self, index: int, own: Read, weights: ExpertWeights, after: Affine | None, work: _Work) -> None:
+    def _mix(
+        self, index: int, weights: ExpertWeights, norm: Affine | None, after: Affine | None, stream: Stream, work: _Work
+    ) -> None:
         decoder = self._weights.decoder
         kind = decoder.layers[index].experts
         assert kind is not None, "they have weights"
-        follow = self._followed(after, work)
-        room = work.mixtures[kind]
-        mix(self._rules, own, weights, kind, decoder.activation, decoder.residual_scale, room, work.x, follow)
+        own, room = stream.read(norm, after), work.mixtures[kind]
+        follow = stream.mixing(after)
+        mix(self._rules, own, weights, kind, decoder.activation, decoder.residual_scale, room, stream.x, follow)
 
     def _attend(self, index: int, layer: LayerWeights, begin: Tensor, work: _Work) -> None:
         weights, kind = self._weights, self._weights.decoder.layers[index]
@@ -263,13 +219,11 @@ class GpuContext:
 
 
 class _Work:
-    """What the layers of a pass over some tokens write and read again: the stream x among it, and z, which is x times
-    the weights of the norm that follows."""
+    """What the layers of a pass over some tokens write and read again, beside the stream."""
 
     def __init__(self, context: GpuContext, tokens: int) -> None:
         decoder = context._weights.decoder
         rows, shares, width = tokens * decoder.heads, context._shares, decoder.width
-        self.x, self.z = (context._empty(tokens, decoder.hidden) for _ in range(2))
         self.joint = context._empty(tokens, (decoder.heads + 2 * decoder.key_heads) * width)
         self.mixed = context._empty(tokens, decoder.heads * width)
         self.active = context._empty(tokens, decoder.inner)

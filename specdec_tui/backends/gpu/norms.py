@@ -26,21 +26,29 @@ def embed(
     x: tl.tensor,
     norm: tl.tensor,
     z: tl.tensor,
+    left: tl.tensor,
+    branch: tl.tensor,
+    weighted: tl.tensor,
     scale: tl.constexpr,
     placed: tl.constexpr,
     first_place: tl.constexpr,
     last_place: tl.constexpr,
     followed: tl.constexpr,
     norm_offset: tl.constexpr,
+    kinds: tl.constexpr,
+    parts: tl.constexpr,
     columns: tl.constexpr,
     tile_columns: tl.constexpr,
+    tile_parts: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
     """x [tokens, columns] = scale · table[ids], and where `placed` + places[first_place + begin + 0, 1, …]; one program
     for a token.
 
     ids int64 [tokens], begin int64 [1]; `followed`: z = x times the weights `norm` of the norm that follows. Behind
-    `last_place` only drafts that are too many are written: they take its.
+    `last_place` only drafts that are too many are written: they take its. `kinds` of sums are `left` [tokens, kinds,
+    parts], as in `products.product`: all in the first part. Where that are 4, there is no branch yet: `branch` and, if
+    `followed`, `weighted` [tokens, columns] are zeros.
     """
     if overlap:
         gdc_launch_dependents()
@@ -57,6 +65,21 @@ def embed(
     if followed:
         factor = tl.load(norm + column, mask=inside, other=0.0).to(tl.float32) + norm_offset
         tl.store(z + token * columns + column, (rounded.to(tl.float32) * factor).to(z.dtype.element_ty), mask=inside)
+    if kinds > 0:
+        part, wide = tl.arange(0, tile_parts), rounded.to(tl.float32)
+        squares = tl.sum(wide * wide, 0)
+        for kind in tl.static_range(kinds):
+            total = squares * 0.0
+            if kind == 1 or kinds == 1:
+                total = squares
+            elif kinds == 2:
+                total = tl.sum(wide, 0)
+            place = left + (token * kinds + kind) * parts + part
+            tl.store(place, tl.where(part == 0, total, 0.0), mask=part < parts)
+    if kinds == 4:
+        tl.store(branch + token * columns + column, rounded * 0.0, mask=inside)
+        if followed:
+            tl.store(weighted + token * columns + column, rounded * 0.0, mask=inside)
 
 
 @triton.jit
@@ -67,7 +90,6 @@ def _normed(
     column: tl.tensor,
     columns: tl.constexpr,
     centred: tl.constexpr,
-    weighted: tl.constexpr,
     biased: tl.constexpr,
     epsilon: tl.constexpr,
     norm_offset: tl.constexpr,
@@ -77,8 +99,7 @@ def _normed(
     if centred:
         value = tl.where(inside, value - tl.sum(value, 0) / columns, 0.0)
     value = value * tl.rsqrt(tl.sum(value * value, 0) / columns + epsilon)
-    if weighted:
-        value = value * (tl.load(norm + column, mask=inside, other=0.0).to(tl.float32) + norm_offset)
+    value = value * (tl.load(norm + column, mask=inside, other=0.0).to(tl.float32) + norm_offset)
     if biased:
         value += tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)
     return value
@@ -105,7 +126,6 @@ def normalize(
     branched: tl.constexpr,
     normed: tl.constexpr,
     twice: tl.constexpr,
-    weighted: tl.constexpr,
     after_biased: tl.constexpr,
     biased: tl.constexpr,
     second_biased: tl.constexpr,
@@ -126,18 +146,14 @@ def normalize(
     value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
     if branched:
         added = tl.load(branch + place, mask=inside, other=0.0).to(tl.float32)
-        added = _normed(
-            added, after, after_bias, column, columns, centred, weighted, after_biased, epsilon, norm_offset
-        )
+        added = _normed(added, after, after_bias, column, columns, centred, after_biased, epsilon, norm_offset)
         value += added * scale
         tl.store(x + place, value.to(x.dtype.element_ty), mask=inside)
         value = value.to(x.dtype.element_ty).to(tl.float32)
     target = tl.program_id(0) * columns + column
     if normed:
-        own = _normed(value, norm, bias, column, columns, centred, weighted, biased, epsilon, norm_offset)
+        own = _normed(value, norm, bias, column, columns, centred, biased, epsilon, norm_offset)
         tl.store(y + target, own.to(y.dtype.element_ty), mask=inside)
     if twice:
-        own = _normed(
-            value, second, second_bias, column, columns, centred, weighted, second_biased, epsilon, norm_offset
-        )
+        own = _normed(value, second, second_bias, column, columns, centred, second_biased, epsilon, norm_offset)
         tl.store(z + target, own.to(z.dtype.element_ty), mask=inside)

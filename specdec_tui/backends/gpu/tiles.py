@@ -87,9 +87,10 @@ class Tiles:
 
     tried: dict[tuple[bool, int, int], Tile] = field(default_factory=dict)
 
-    def of(self, gated: bool, rows: int, columns: int, tokens: int) -> Tile:
+    def of(self, gated: bool, rows: int, columns: int, tokens: int, paired: bool = False) -> Tile:
+        """`paired`: each token is read twice, as stream and as branch."""
         tile = self.tried.get((gated, rows, columns)) or guess(gated, rows, columns)
-        return fitting(tile, columns, tokens, 1 + gated)
+        return fitting(tile, columns, 2 * power(tokens) if paired else tokens, 1 + gated)
 
 
 def router_tile(columns: int, tokens: int) -> Tile:

@@ -7,7 +7,7 @@ compute share the memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,14 +19,21 @@ from specdec_tui.backends.families import ExpertNames
 from specdec_tui.backends.gpu.packed.linear import whole_of
 
 NONE = torch.empty(0)
+_ROWS_AT_ONCE = 8192  # of a matrix that becomes float32 for a moment
 
 
 @dataclass(frozen=True)
 class Affine:
-    """A linear layer's weight [rows, columns] and bias [rows], or those of a norm [columns]; empty: it has none."""
+    """A linear layer's weight [rows, columns] and bias [rows], or those of a norm [columns]; empty: it has none.
+
+    `lowered` and `lifted` [rows] float32, of one that reads a layer norm: what its weight makes of the norm's weights,
+    and of the norm's bias, to which its own is added.
+    """
 
     weight: Any  # a Tensor, or `packing.Packed`
     bias: Tensor
+    lowered: Tensor = NONE
+    lifted: Tensor = NONE
 
 
 @dataclass(frozen=True)
@@ -88,8 +95,25 @@ def module_at(module: Any, path: str) -> Any:
     return module if path else None
 
 
-def _norm(module: Any) -> Affine | None:
-    return None if module is None else _affine(module)
+def _norm(module: Any, like: Tensor) -> Affine | None:
+    """A norm without weights has ones [columns], of the kind of `like` [rows, columns]."""
+    if module is None:
+        return None
+    found = _affine(module)
+    return found if found.weight.numel() else replace(found, weight=torch.ones_like(like[0]))
+
+
+def _reading(linear: Affine, norm: Affine | None) -> Affine:
+    """A linear layer that reads a layer norm."""
+    if norm is None or not isinstance(linear.weight, Tensor) or not linear.weight.numel():
+        return linear
+
+    def times(vector: Tensor) -> Tensor:
+        return torch.cat([rows.float() @ vector.float() for rows in linear.weight.split(_ROWS_AT_ONCE)])
+
+    biases = [times(norm.bias)] if norm.bias.numel() else []
+    biases += [linear.bias.float()] if linear.bias.numel() else []
+    return replace(linear, lowered=times(norm.weight), lifted=sum(biases[1:], biases[0]) if biases else NONE)
 
 
 def _affine(module: Any) -> Affine:
@@ -151,6 +175,7 @@ def fuse(model: PreTrainedModel, decoder: Decoder, positions: int) -> Weights:
     """The weights of a described model, with rotations for `positions`; the model goes on working."""
     family = decoder.family
     layers = []
+    embedding = model.get_input_embeddings().weight.detach()
     nothing = Affine(NONE, NONE)
     for layer, kind in zip(module_at(model, family.layers), decoder.layers, strict=True):
         joint = [
@@ -159,7 +184,9 @@ def fuse(model: PreTrainedModel, decoder: Decoder, positions: int) -> Weights:
         ]
         qkv, output, gate_up, down = (*joint, nothing, nothing)[:4]
         experts = _experts(layer, family.experts) if kind.experts and family.experts else None
-        before, behind, second, last = (_norm(module_at(layer, name)) for name in family.norms)
+        before, behind, second, last = (_norm(module_at(layer, name), embedding) for name in family.norms)
+        if family.norm == "layer":
+            qkv, gate_up = _reading(qkv, before), _reading(gate_up, second or before)
         norms = before, behind, second, last
         query_norm, key_norm = (
             module_at(layer, name).weight.detach() if family.head_norms else NONE for name in HEAD_NORMS
@@ -167,16 +194,18 @@ def fuse(model: PreTrainedModel, decoder: Decoder, positions: int) -> Weights:
         sinks = module_at(layer, family.sinks)
         sinks = NONE if sinks is None else sinks.detach()
         layers.append(LayerWeights(norms, query_norm, key_norm, sinks, qkv, output, gate_up, down, experts))
-    device = model.get_input_embeddings().weight.device
+    device = embedding.device
+    last_norm, head = _norm(module_at(model, family.last_norm), embedding), _affine(model.get_output_embeddings())
+    assert last_norm is not None, "a family has one"
     angles = [torch.arange(positions)[:, None] * rotation.frequencies.float() for rotation in decoder.rotations]
     scales = [rotation.scale for rotation in decoder.rotations]
     return Weights(
         decoder,
         tuple(layers),
-        model.get_input_embeddings().weight.detach(),
+        embedding,
         module_at(model, family.positions).weight.detach() if family.positions else NONE,
-        _affine(module_at(model, family.last_norm)),
-        _affine(model.get_output_embeddings()),
+        last_norm,
+        _reading(head, last_norm) if family.norm == "layer" else head,
         tuple((angle.cos() * scale).to(device) for angle, scale in zip(angles, scales, strict=True)),
         tuple((angle.sin() * scale).to(device) for angle, scale in zip(angles, scales, strict=True)),
     )

@@ -22,8 +22,8 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
+from specdec_tui.backends.gpu.multiplied import activated, capped
 from specdec_tui.backends.gpu.packed.unpacked import ROWS, place_of
-from specdec_tui.backends.gpu.products import activated, capped
 
 _WITH_TABLES = tl.constexpr("=r,=r,=r,=r,r" + 36 * ",r")  # a table's nine words come four times each
 

@@ -1,0 +1,167 @@
+"""Rows of a matrix times a few tokens, in Triton: what all kernels that multiply have in common; see `products`."""
+
+from __future__ import annotations
+
+import triton  # type: ignore[import-not-found]
+import triton.language as tl  # type: ignore[import-not-found]
+from triton.language.extra.cuda import gdc_wait  # type: ignore[import-not-found]
+
+_LINE = tl.constexpr(64)  # half-precision numbers in a cache line
+
+
+@triton.jit
+def prefetch(place: tl.tensor) -> None:
+    """Bring the lines of some places into the L2 cache, without waiting for them."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [place.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1
+    )
+
+
+@triton.jit
+def _ask_for(
+    weight: tl.tensor,
+    row: tl.tensor,
+    columns: tl.constexpr,
+    pieces: tl.constexpr,
+    begin: tl.constexpr,
+    ahead: tl.constexpr,
+) -> None:
+    """Bring `ahead` columns of each piece of some rows, from `begin` on, into the cache, without waiting for them."""
+    share: tl.constexpr = (columns + pieces * 16 - 1) // (pieces * 16) * 16
+    line = tl.arange(0, pieces)[:, None] * share + begin + (tl.arange(0, ahead // _LINE) * _LINE)[None, :]
+    prefetch(weight + row.to(tl.int64)[:, None, None] * columns + tl.minimum(line, columns - 1)[None, :, :])
+
+
+@triton.jit
+def activated(x: tl.tensor, activation: tl.constexpr) -> tl.tensor:
+    """silu, gelu (erf), gelu_tanh, relu or relu2 of float32; "" leaves it alone."""
+    if activation == "silu":
+        x = x * tl.sigmoid(x)
+    elif activation == "gelu":
+        x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    elif activation == "gelu_tanh":
+        inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+        x = x * tl.sigmoid(2.0 * inner)  # 0.5 (1 + tanh(a)) is the sigmoid of 2a
+    elif activation == "relu":
+        x = tl.maximum(x, 0.0)
+    elif activation == "relu2":
+        x = tl.maximum(x, 0.0) * tl.maximum(x, 0.0)
+    return x
+
+
+@triton.jit
+def capped(x: tl.tensor, cap: tl.constexpr) -> tl.tensor:
+    """cap · tanh(x / cap); 0 leaves it alone."""
+    if cap > 0:
+        x = cap * (2.0 * tl.sigmoid(x * (2.0 / cap)) - 1.0)
+    return x
+
+
+@triton.jit
+def _tile(
+    matrix: tl.tensor,
+    row: tl.tensor,
+    real_row: tl.tensor,
+    columns: tl.constexpr,
+    pieces: tl.constexpr,
+    begin: tl.tensor,
+    tile_columns: tl.constexpr,
+) -> tl.tensor:
+    """[pieces, rows of the tile, tile_columns] of rows of a matrix: columns from `begin` on of each piece; of one piece
+    [rows of the tile, tile_columns]."""
+    share: tl.constexpr = (columns + pieces * 16 - 1) // (pieces * 16) * 16
+    within = begin + tl.arange(0, tile_columns)
+    start = row.to(tl.int64) * columns  # may pass 2^31 in a large head
+    if pieces == 1:
+        return tl.load(
+            matrix + start[:, None] + within[None, :], mask=real_row[:, None] & (within < columns)[None, :], other=0.0
+        )
+    else:
+        column = tl.arange(0, pieces)[:, None] * share + within[None, :]
+        real = (within < share)[None, :] & (column < columns)
+        return tl.load(
+            matrix + start[None, :, None] + column[:, None, :],
+            mask=real_row[None, :, None] & real[:, None, :],
+            other=0.0,
+        )
+
+
+@triton.jit
+def begun(
+    weight: tl.tensor,
+    row: tl.tensor,
+    real_row: tl.tensor,
+    columns: tl.constexpr,
+    pieces: tl.constexpr,
+    early: tl.constexpr,
+    ahead: tl.constexpr,
+    overlap: tl.constexpr,
+) -> tl.tensor:
+    """The first columns of some rows of a matrix, where there are any `early`. Waits for the kernel before."""
+    first = tl.zeros((1,), weight.dtype.element_ty)
+    if early > 0:
+        first = _tile(weight, row, real_row, columns, pieces, 0, early)
+    if overlap:
+        if ahead > 0:
+            _ask_for(weight, row, columns, pieces, early, ahead)
+        gdc_wait()
+    return first
+
+
+@triton.jit
+def _added_product(w: tl.tensor, own: tl.tensor, total: tl.tensor, pieces: tl.constexpr) -> tl.tensor:
+    """total + w @ own.T, piece by piece."""
+    if pieces == 1:
+        return tl.dot(w, tl.trans(own), total)
+    else:
+        return tl.dot(w, tl.permute(own, (0, 2, 1)), total)
+
+
+@triton.jit
+def _zeros(pieces: tl.constexpr, tile_rows: tl.constexpr, tile_tokens: tl.constexpr) -> tl.tensor:
+    if pieces == 1:
+        return tl.zeros((tile_rows, tile_tokens), tl.float32)
+    else:
+        return tl.zeros((pieces, tile_rows, tile_tokens), tl.float32)
+
+
+@triton.jit
+def multiplied(
+    first: tl.tensor,
+    x: tl.tensor,
+    weight: tl.tensor,
+    row: tl.tensor,
+    real_row: tl.tensor,
+    tokens: tl.constexpr,
+    columns: tl.constexpr,
+    pieces: tl.constexpr,
+    tile_tokens: tl.constexpr,
+    tile_rows: tl.constexpr,
+    tile_columns: tl.constexpr,
+    early: tl.constexpr,
+    paired: tl.constexpr = False,
+    apart: tl.constexpr = 0,
+) -> tl.tensor:
+    """[tile_rows, tile_tokens] float32: rows of a matrix, of which `first` was loaded, with x [tokens, columns].
+
+    `paired`: the second half of them with what lies `apart` rows behind x.
+    """
+    share: tl.constexpr = (columns + pieces * 16 - 1) // (pieces * 16) * 16
+    token = tl.arange(0, tile_tokens)
+    real = token < tokens
+    if paired:
+        half: tl.constexpr = tile_tokens // 2
+        real = token % half < tokens
+        token = token // half * apart + token % half
+    total = _zeros(pieces, tile_rows, tile_tokens)
+    if early > 0:
+        mine = _tile(x, token, real, columns, pieces, 0, early)
+        total = _added_product(first, mine, total, pieces)
+    for begin in range(early, share, tile_columns):
+        w = _tile(weight, row, real_row, columns, pieces, begin, tile_columns)
+        own = _tile(x, token, real, columns, pieces, begin, tile_columns)
+        total = _added_product(w, own, total, pieces)
+    if pieces == 1:
+        return total
+    else:
+        return tl.sum(total, 0)

@@ -1,0 +1,229 @@
+"""The stream of numbers [tokens, hidden] that goes through the layers of a pass: three ways to norm it.
+
+Products read it by way of a norm, and what attention and MLP make of that, a branch, is added to it, maybe by way of
+another. A kernel for each norm costs more than its work (`Apart`), so that its factor comes behind the product that
+reads it (`Folded`, `Branched`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from specdec_tui.backends.gpu import launches
+from specdec_tui.backends.gpu.launches import Branch, Follow, Read, Rules
+from specdec_tui.backends.gpu.weights import Affine, Weights
+
+# Where the weights of a norm can come before its factor: their products with the stream may be too large else.
+FOLDING = (torch.bfloat16,)
+
+
+class Stream(Protocol):
+    def __init__(self, rules: Rules, weights: Weights, tokens: int) -> None: ...
+
+    @property
+    def x(self) -> Tensor:
+        """[tokens, hidden], to which a mixture of experts is added."""
+        ...
+
+    def begin(self, ids: Tensor, begin: Tensor) -> None:
+        """Embed the ids, for the first layer's norm."""
+        ...
+
+    def read(self, norm: Affine | None, then: Affine | None, keep: int = 0) -> Read:
+        """What one product reads by way of a norm, of the last `keep` tokens (0: of all); `then`: the norm that reads
+        the stream after the next branch. None stands for no norm."""
+        ...
+
+    def read_both(self, norm: Affine, other: Affine) -> tuple[Read, Read]:
+        """The stream by way of two norms."""
+        ...
+
+    def add(self, own: Read, linear: Affine, norm: Affine | None, after: Affine | None) -> None:
+        """A product is a branch, with a norm of its own or without; `after`: the norm that reads the stream next, None
+        where it is none or another branch comes first."""
+        ...
+
+    def mixing(self, after: Affine | None) -> Follow | None:
+        """A mixture of experts is to be added to `x`: what follows that."""
+        ...
+
+
+def kind_of(weights: Weights) -> type[Stream]:
+    """How the stream of a model is normed."""
+    family, dtype = weights.decoder.family, weights.embedding.dtype
+    layers = weights.layers
+    matrices = [linear.weight for layer in layers for linear in (layer.qkv, layer.output, layer.gate_up, layer.down)]
+    plain = all(isinstance(matrix, Tensor) for matrix in matrices) and not any(layer.experts for layer in layers)
+    centred, behind = family.norm == "layer", any(family.norms[1::2])
+    if dtype not in FOLDING or (family.parallel and family.norms[2]):
+        return Apart
+    if behind:
+        return Branched if plain and not centred and not family.parallel and all(family.norms[1::2]) else Apart
+    return Folded if plain or not centred else Apart
+
+
+def _embed(
+    rules: Rules,
+    weights: Weights,
+    ids: Tensor,
+    begin: Tensor,
+    x: Tensor,
+    follow: Follow | None = None,
+    sums: Tensor | None = None,
+    branch: tuple[Tensor, Tensor] | None = None,
+) -> None:
+    decoder = weights.decoder
+    places = weights.places, decoder.family.position_offset
+    launches.embed(rules, ids, begin, weights.embedding, places, x, decoder.embedding_scale, follow, sums, branch)
+
+
+class Apart:
+    """A norm is a kernel, which adds the branch before it where that has a norm as well."""
+
+    def __init__(self, rules: Rules, weights: Weights, tokens: int) -> None:
+        self._rules, self._weights = rules, weights
+        self._x = _room(weights, tokens)
+        self._branch: tuple[Tensor, Affine] | None = None
+
+    @property
+    def x(self) -> Tensor:
+        return self._x
+
+    def begin(self, ids: Tensor, begin: Tensor) -> None:
+        _embed(self._rules, self._weights, ids, begin, self.x)
+
+    def read(self, norm: Affine | None, then: Affine | None, keep: int = 0) -> Read:
+        begin = len(self.x) - (keep or len(self.x))
+        if self._branch is None and norm is None:
+            return Read(self.x[begin:])
+        y = torch.empty_like(self.x[begin:])
+        self._normalize(() if norm is None else ((norm, y),), keep)
+        return Read(self.x[begin:] if norm is None else y)
+
+    def read_both(self, norm: Affine, other: Affine) -> tuple[Read, Read]:
+        y, z = torch.empty_like(self.x), torch.empty_like(self.x)
+        self._normalize(((norm, y), (other, z)), 0)
+        return Read(y), Read(z)
+
+    def _normalize(self, norms: Sequence[tuple[Affine, Tensor]], keep: int) -> None:
+        scale = self._weights.decoder.residual_scale
+        launches.normalize(self._rules, self.x, self._branch, tuple(norms), scale, keep)
+        self._branch = None
+
+    def add(self, own: Read, linear: Affine, norm: Affine | None, after: Affine | None) -> None:
+        if norm is None:
+            scale = self._weights.decoder.residual_scale
+            launches.product(self._rules, own, linear, self.x, scale=scale, added=True)
+            return
+        y = torch.empty_like(self.x)
+        launches.product(self._rules, own, linear, y)
+        self._branch = y, norm
+
+    def mixing(self, after: Affine | None) -> Follow | None:
+        return None
+
+
+class Folded:
+    """What is added to the stream goes besides times the weights of the norm that follows, with sums over it, and the
+    norm's factor comes behind the product that reads that."""
+
+    def __init__(self, rules: Rules, weights: Weights, tokens: int) -> None:
+        self._rules, self._weights = rules, weights
+        self._x, self._z = _room(weights, tokens), _room(weights, tokens)
+        self._sums: Tensor | None = None
+        self._rows = any(layer.experts for layer in weights.layers)  # experts read no sums
+
+    @property
+    def x(self) -> Tensor:
+        return self._x
+
+    def begin(self, ids: Tensor, begin: Tensor) -> None:
+        layer = self._weights.layers[0]
+        sums = self._room_of_sums(layer.down, len(ids))
+        _embed(self._rules, self._weights, ids, begin, self.x, self._follow(layer.norms[0]), sums)
+        self._sums = sums
+
+    def _room_of_sums(self, linear: Affine, tokens: int) -> Tensor | None:
+        if self._rows or not isinstance(linear.weight, Tensor):
+            return None
+        return launches.left_sums(self._rules, linear, tokens, 2 if self._rules.centred else 1)
+
+    def _follow(self, norm: Affine | None) -> Follow | None:
+        return None if norm is None else Follow(norm.weight, self._z)
+
+    def read(self, norm: Affine | None, then: Affine | None, keep: int = 0) -> Read:
+        begin = len(self.x) - (keep or len(self.x))
+        if norm is None:
+            return Read(self.x[begin:])
+        return Read(self._z[begin:], self.x[begin:], None if self._sums is None else self._sums[begin:])
+
+    def read_both(self, norm: Affine, other: Affine) -> tuple[Read, Read]:
+        raise NotImplementedError("one norm follows")
+
+    def add(self, own: Read, linear: Affine, norm: Affine | None, after: Affine | None) -> None:
+        scale, follow = self._weights.decoder.residual_scale, self._follow(after)
+        sums = None if after is None else self._room_of_sums(linear, len(self.x))
+        launches.product(self._rules, own, linear, self.x, scale=scale, added=True, follow=follow, sums=sums)
+        self._sums = sums
+
+    def mixing(self, after: Affine | None) -> Follow | None:
+        self._sums = None
+        return self._follow(after)
+
+
+class Branched:
+    """As `Folded`, where branches have norms of their own: the product that reads the stream next reads the branch
+    beside it, and leaves the stream with the branch."""
+
+    def __init__(self, rules: Rules, weights: Weights, tokens: int) -> None:
+        self._rules, self._weights = rules, weights
+        # Stream and branch, then both times the weights of the next norm; others are written while these are read.
+        self._plain, self._weighted = (
+            [_room(weights, 2 * tokens).view(2, tokens, -1) for _ in range(2)] for _ in range(2)
+        )
+        self._now, self._sums = 0, torch.empty(0)
+
+    @property
+    def x(self) -> Tensor:
+        return self._plain[self._now][0]
+
+    def begin(self, ids: Tensor, begin: Tensor) -> None:
+        layer = self._weights.layers[0]
+        (x, branch), (z, weighted) = self._plain[0], self._weighted[0]
+        self._sums = launches.left_sums(self._rules, layer.down, len(ids), 4)
+        norm = layer.norms[0]
+        follow = None if norm is None else Follow(norm.weight, z)
+        _embed(self._rules, self._weights, ids, begin, x, follow, self._sums, (branch, weighted))
+
+    def read(self, norm: Affine | None, then: Affine | None, keep: int = 0) -> Read:
+        plain, own = self._plain[self._now], (self._plain if norm is None else self._weighted)[self._now]
+        begin = plain.shape[1] - (keep or plain.shape[1])
+        scale = self._weights.decoder.residual_scale
+        if keep:  # nothing reads the stream behind
+            branch = Branch(plain[0], plain[1], scale, None, None)
+            return Read(own[:, begin:], None, self._sums[begin:], branch, norm is not None)
+        self._now = 1 - self._now
+        follow = None if then is None else Follow(then.weight, self._weighted[self._now][0])
+        branch = Branch(plain[0], plain[1], scale, self.x, follow)
+        return Read(own, None, self._sums, branch, norm is not None)
+
+    def read_both(self, norm: Affine, other: Affine) -> tuple[Read, Read]:
+        raise NotImplementedError("one norm follows")
+
+    def add(self, own: Read, linear: Affine, norm: Affine | None, after: Affine | None) -> None:
+        assert norm is not None, "all branches have one"
+        x, branch = self._plain[self._now]
+        follow = None if after is None else Follow(after.weight, self._weighted[self._now][1])
+        self._sums = launches.left_sums(self._rules, linear, len(x), 4)
+        launches.product(self._rules, own, linear, branch, follow=follow, sums=self._sums, behind=(x, norm.weight))
+
+    def mixing(self, after: Affine | None) -> Follow | None:
+        raise NotImplementedError("experts' branches have no norms")
+
+
+def _room(weights: Weights, tokens: int) -> Tensor:
+    return weights.embedding.new_empty(tokens, weights.decoder.hidden)
