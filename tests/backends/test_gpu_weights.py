@@ -17,7 +17,7 @@ from specdec_tui.backends.gpu import model as gpu_model
 from specdec_tui.backends.gpu.weights import Weights, fuse
 
 # Rows of one joined matrix, weights that lie transposed, queries with keys and values head by head, several to one.
-FORMS = ["llama biased", "gpt2", "gpt_neox", "phi3", "falcon grouped", "gemma3", "olmo", "opt"]
+FORMS = ["llama biased", "gpt2", "gpt_neox", "phi3", "falcon grouped", "gemma3", "olmo", "opt", "cohere2"]
 
 
 @torch.no_grad()
@@ -33,7 +33,8 @@ def storages(tensors: list[Tensor]) -> dict[int, int]:
 
 def matrices(weights: Weights) -> list[Tensor]:
     layers = [getattr(layer, name) for layer in weights.layers for name in ("qkv", "output", "gate_up", "down")]
-    return [weights.embedding, *(affine.weight for affine in [*layers, weights.head])]
+    found = [weights.embedding, *(affine.weight for affine in [*layers, weights.head])]
+    return [matrix for matrix in found if matrix.numel()]
 
 
 @pytest.mark.parametrize("variant", FORMS)
@@ -48,7 +49,7 @@ def test_the_kernels_read_the_memory_of_the_model(variant: str) -> None:
     assert sum(held.values()) == size
     assert storages(matrices(weights)).keys() <= held.keys()
     assert all(matrix.is_contiguous() for matrix in matrices(weights))
-    weights.layers[0].down.weight.zero_()
+    weights.layers[0].output.weight.zero_()
     assert not torch.equal(logits_of(model), before)
 
 
@@ -60,6 +61,21 @@ def test_weights_that_are_read_again_are_the_same(variant: str) -> None:
     assert isinstance(decoder, Decoder)
     first, again = matrices(fuse(model, decoder, 64)), matrices(fuse(model, decoder, 64))
     assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
+
+
+@pytest.mark.parametrize("variant", ["gpt_neox", "falcon grouped", "cohere2", "phi"])
+def test_what_is_in_parallel_is_read_in_one_product(variant: str) -> None:
+    model = made(*VARIANTS[variant])
+    decoder = describe(model)
+    assert isinstance(decoder, Decoder)
+    layer = fuse(model, decoder, 64).layers[0]
+    of_heads = decoder.heads * decoder.width
+    rows, inner = of_heads + 2 * decoder.key_heads * decoder.width, decoder.inner
+    assert layer.output.weight.shape == (decoder.hidden, of_heads + inner)
+    assert not layer.down.weight.numel()
+    joined = 0 if decoder.family.gated else inner
+    assert layer.qkv.weight.shape == (rows + joined, decoder.hidden)
+    assert (layer.gate_up.weight.numel() == 0) == (joined > 0)
 
 
 def test_texts_and_blocks_that_are_too_long_are_refused() -> None:

@@ -135,10 +135,11 @@ def attend(
     tile_keys: tl.constexpr,
     asked_keys: tl.constexpr,
     tile_heads: tl.constexpr,
+    mixed_length: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
-    """mixed [tokens, heads, width]: attention over the text by all query heads of a key head, share by share
-    (flash decoding, Dao et al. 2023).
+    """mixed [tokens, heads, width], tokens `mixed_length` apart: attention over the text by all query heads of a key
+    head, share by share (flash decoding, Dao et al. 2023).
 
     joint [tokens, row_length] holds a token's queries, keys and values: query head j of key head g from
     g · query_group + j · width on, key head g from key_first + g · key_group on, its values from value_first + g ·
@@ -272,5 +273,5 @@ def attend(
                 total = total * old + tl.exp(sink - now)
                 mix = mix * old[:, None]
             result = mix / total[:, None]
-            target = mixed + (token * heads + head)[:, None] * width + lane[None, :]
+            target = mixed + (token * mixed_length + head * width)[:, None] + lane[None, :]
             tl.store(target, result.to(mixed.dtype.element_ty), mask=real[:, None] & narrow)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -49,7 +49,8 @@ class Read:
     of its norm, and what is meant is that norm.
 
     `sums`: those of the stream, float32 [tokens, kinds, parts], see `products`. Of a stream with a `branch`, x [2,
-    tokens, columns] is both, times the weights of its norm where it is `normed`.
+    tokens, columns] is both, times the weights of its norm where it is `normed`. Without a branch x [2, tokens,
+    columns] is by way of two norms.
     """
 
     x: Tensor
@@ -62,13 +63,27 @@ class Read:
     def tokens(self) -> int:
         return self.x.shape[-2]
 
+    def by(self, norm: int) -> Read:
+        """By way of one of two norms."""
+        return replace(self, x=self.x[norm]) if self.x.dim() == 3 else self
+
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Where what is added to the stream goes besides: times the weights `norm` of the next norm, to `x`."""
+    """Where what is added to the stream goes besides: times the weights `norm` of the next norm, to `x`; with the
+    weights `other` of a second norm that reads it x is [2, tokens, hidden]."""
 
     norm: Tensor
     x: Tensor
+    other: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """Rows of a matrix from `begin` on, whose products go through the activation, those of others not, and to `y`."""
+
+    begin: int
+    y: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +121,14 @@ def embed(
 
     columns, (rows, first) = x.shape[1], places
     own, weighted = branch or (x, x)
+    other = follow.other if follow else None
     kinds, parts = (0, 1) if sums is None else sums.shape[1:]
     norms.embed[(len(ids),)](
         ids, begin, table, rows if len(rows) else table, x, follow.norm if follow else x, follow.x if follow else x,
-        x if sums is None else sums, own, weighted, scale, bool(len(rows)), first, max(0, len(rows) - 1),
-        follow is not None, rules.norm_offset, kinds, parts, columns, power(columns), power(parts), rules.overlap,
-        num_warps=8,
+        x if sums is None else sums, own, weighted, x if other is None else other, scale, bool(len(rows)), first,
+        max(0, len(rows) - 1),
+        follow is not None, other is not None, rules.norm_offset, kinds, parts, columns, power(columns), power(parts),
+        rules.overlap, num_warps=8,
     )  # fmt: skip
 
 
@@ -183,11 +200,12 @@ def product(
     follow: Follow | None = None,
     sums: Tensor | None = None,
     behind: tuple[Tensor, Tensor] | None = None,
+    beyond: Beyond | None = None,
 ) -> None:
     """y [tokens, rows] = cap(scale · activation(x @ weight.T + bias)), or `added` to it.
 
-    `behind`: the stream, and the weights of a norm that y is a branch of it with. `sums` are left as
-    `products.product` says.
+    `behind`: the stream, and the weights of a norm that y is a branch of it with. `beyond`: products with those rows,
+    which read by way of the second norm where there are two. `sums` are left as `products.product` says.
     """
     from specdec_tui.backends.gpu import products
     from specdec_tui.backends.gpu.packed import launch as packed_launch
@@ -215,12 +233,17 @@ def product(
     if own.branch is not None:
         follow = own.branch.follow
     source, branch, fresh = (*behind, y) if behind else reading.branch
+    other_norm = None if follow is None else follow.other
+    bound, other_y = (beyond.begin, beyond.y) if beyond else (0, y)
+    other_x = tokens if beyond and own.x.dim() == 3 else 0
     products.product[(programs,)](
         own.x, *reading.pointers, linear.weight, reading.bias if biased else linear.weight, y, source, branch, fresh,
-        follow.norm if follow else y, follow.x if follow else y, y if sums is None else sums, tokens, rows, columns,
+        follow.norm if follow else y, follow.x if follow else y, y if sums is None else sums, other_y,
+        y if other_norm is None else other_norm, tokens, rows, columns,
         *reading.constants, rules.epsilon, rules.norm_offset, own.branch.scale if own.branch else 1.0, biased,
         activation, scale, cap, "branch" if behind else "added" if added else "", follow is not None,
-        0 if sums is None else sums.shape[1], reading.slice_columns, tile.pieces, read_tokens(own), tile.rows,
+        other_norm is not None, 0 if sums is None else sums.shape[1], reading.slice_columns, bound, other_x,
+        y.stride(0), other_y.stride(0), tile.pieces, read_tokens(own), tile.rows,
         tile.columns, tile.early, tile.ahead, power(columns), power(reading.constants[-1]), rules.overlap,
         num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
     )  # fmt: skip
@@ -264,9 +287,9 @@ def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation
         own.x, *reading.pointers, linear.weight, reading.bias if biased else linear.weight, y, *reading.branch,
         follow.norm if follow else y, follow.x if follow else y, tokens, rows, columns, *reading.constants,
         rules.epsilon, rules.norm_offset, own.branch.scale if own.branch else 1.0, biased, activation,
-        follow is not None, reading.slice_columns, tile.pieces, read_tokens(own), tile.rows, tile.columns, tile.early,
-        tile.ahead, power(columns), power(reading.constants[-1]), rules.overlap, num_warps=tile.warps,
-        num_stages=tile.stages, **rules.launch,
+        follow is not None, reading.slice_columns, y.stride(0), tile.pieces, read_tokens(own), tile.rows,
+        tile.columns, tile.early, tile.ahead, power(columns), power(reading.constants[-1]), rules.overlap,
+        num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
     )  # fmt: skip
 
 
@@ -314,7 +337,7 @@ def attend(
         decoder.turned if angles else 0, decoder.family.pairs, joint.shape[1], decoder.query_group, decoder.key_first,
         decoder.value_first, decoder.key_group, capacity, count, window, max(16, power(tokens)), _TILE_ROWS,
         min(cut.keys, capacity // count), min(256, capacity // count), power(decoder.heads * decoder.width),
-        rules.overlap, num_warps=cut.warps, num_stages=cut.stages, **rules.launch,
+        mixed.stride(0), rules.overlap, num_warps=cut.warps, num_stages=cut.stages, **rules.launch,
     )  # fmt: skip
 
 

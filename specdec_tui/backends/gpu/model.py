@@ -15,11 +15,11 @@ from transformers import PreTrainedModel
 from specdec_tui.backends.decoder import Decoder, describe
 from specdec_tui.backends.gpu import launches, tuning
 from specdec_tui.backends.gpu.expert_launches import Room, mix
-from specdec_tui.backends.gpu.launches import Read, Rules, Shares
+from specdec_tui.backends.gpu.launches import Beyond, Read, Rules, Shares
 from specdec_tui.backends.gpu.packed.linear import PackedLinear
 from specdec_tui.backends.gpu.streams import Stream, kind_of
 from specdec_tui.backends.gpu.tiles import Tiles
-from specdec_tui.backends.gpu.weights import Affine, ExpertWeights, LayerWeights, Weights, fuse
+from specdec_tui.backends.gpu.weights import NONE, Affine, ExpertWeights, LayerWeights, Weights, fuse
 from specdec_tui.backends.model import bucket, nothing
 from specdec_tui.backends.static_model import Forward, prefilled
 
@@ -163,23 +163,37 @@ class GpuContext:
     ) -> None:
         """The stream goes through a layer; `after`: the norm behind the layer."""
         first, behind, second, last = layer.norms
-        parallel = self._weights.decoder.family.parallel
-        if parallel and second is not None:
-            assert first is not None, "a family with a second norm has a first one"
-            own, other = stream.read_both(first, second)
-        else:
-            own = other = stream.read(first, second)
-        launches.product(self._rules, own, layer.qkv, work.joint)
-        if parallel:  # its MLP reads the stream before attention is added
-            self._feed_forward(other, layer, work)
+        if self._weights.decoder.family.parallel:
+            self._parallel(index, layer, begin, after, stream, work)
+            return
+        launches.product(self._rules, stream.read(first, second), layer.qkv, work.joint)
         self._attend(index, layer, begin, work)
-        stream.add(Read(work.mixed), layer.output, behind, None if parallel else second)
+        stream.add(Read(work.mixed), layer.output, behind, second)
         if layer.experts is not None:
             self._mix(index, layer.experts, second, after, stream, work)
             return
-        if not parallel:
-            self._feed_forward(stream.read(second, after), layer, work)
+        self._feed_forward(stream.read(second, after), layer, work)
         stream.add(Read(work.active), layer.down, last, after)
+
+    def _parallel(
+        self, index: int, layer: LayerWeights, begin: Tensor, after: Affine | None, stream: Stream, work: _Work
+    ) -> None:
+        """A layer whose MLP reads the stream before attention is added."""
+        first, behind, second, last = layer.norms
+        own = stream.read(first, None) if second is None or first is None else stream.read_both(first, second)
+        if layer.gate_up.weight is NONE:
+            beyond = Beyond(work.joint.shape[1], work.active)
+            activation = self._weights.decoder.activation
+            launches.product(self._rules, own, layer.qkv, work.joint, activation=activation, beyond=beyond)
+        else:
+            launches.product(self._rules, own.by(0), layer.qkv, work.joint)
+            self._feed_forward(own.by(1), layer, work)
+        self._attend(index, layer, begin, work)
+        if layer.down.weight is NONE:
+            stream.add(Read(work.both), layer.output, behind, after)
+        else:
+            stream.add(Read(work.mixed), layer.output, behind, None)
+            stream.add(Read(work.active), layer.down, last, after)
 
     def _feed_forward(self, own: Read, layer: LayerWeights, work: _Work) -> None:
         decoder = self._weights.decoder
@@ -225,8 +239,13 @@ class _Work:
         decoder = context._weights.decoder
         rows, shares, width = tokens * decoder.heads, context._shares, decoder.width
         self.joint = context._empty(tokens, (decoder.heads + 2 * decoder.key_heads) * width)
-        self.mixed = context._empty(tokens, decoder.heads * width)
-        self.active = context._empty(tokens, decoder.inner)
+        of_heads = decoder.heads * width
+        layer = context._weights.layers[0]
+        if decoder.family.parallel and layer.down.weight is NONE:  # output and down are one product
+            self.both = context._empty(tokens, of_heads + decoder.inner)
+            self.mixed, self.active = self.both[:, :of_heads], self.both[:, of_heads:]
+        else:
+            self.mixed, self.active = context._empty(tokens, of_heads), context._empty(tokens, decoder.inner)
         single = torch.float32
         kinds = {layer.experts for layer in decoder.layers if layer.experts}
         self.mixtures = {kind: Room.of(kind, tokens, context._dtype, context._arrived) for kind in kinds}

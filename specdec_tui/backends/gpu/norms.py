@@ -29,11 +29,13 @@ def embed(
     left: tl.tensor,
     branch: tl.tensor,
     weighted: tl.tensor,
+    other_norm: tl.tensor,
     scale: tl.constexpr,
     placed: tl.constexpr,
     first_place: tl.constexpr,
     last_place: tl.constexpr,
     followed: tl.constexpr,
+    twice: tl.constexpr,
     norm_offset: tl.constexpr,
     kinds: tl.constexpr,
     parts: tl.constexpr,
@@ -45,10 +47,11 @@ def embed(
     """x [tokens, columns] = scale · table[ids], and where `placed` + places[first_place + begin + 0, 1, …]; one program
     for a token.
 
-    ids int64 [tokens], begin int64 [1]; `followed`: z = x times the weights `norm` of the norm that follows. Behind
-    `last_place` only drafts that are too many are written: they take its. `kinds` of sums are `left` [tokens, kinds,
-    parts], as in `products.product`: all in the first part. Where that are 4, there is no branch yet: `branch` and, if
-    `followed`, `weighted` [tokens, columns] are zeros.
+    ids int64 [tokens], begin int64 [1]; `followed`: z = x times the weights `norm` of the norm that follows; `twice`:
+    what lies as many rows behind z as there are programs is x times `other_norm`. Behind `last_place` only drafts that
+    are too many are written: they take its. `kinds` of sums are `left` [tokens, kinds, parts], as in
+    `products.product`, all in the first part. Where these are 4 there is no branch yet: `branch` and, if `followed`,
+    `weighted` [tokens, columns] are zeros.
     """
     if overlap:
         gdc_launch_dependents()
@@ -65,6 +68,10 @@ def embed(
     if followed:
         factor = tl.load(norm + column, mask=inside, other=0.0).to(tl.float32) + norm_offset
         tl.store(z + token * columns + column, (rounded.to(tl.float32) * factor).to(z.dtype.element_ty), mask=inside)
+    if twice:
+        factor = tl.load(other_norm + column, mask=inside, other=0.0).to(tl.float32) + norm_offset
+        more = z + (tl.num_programs(0) + token) * columns + column
+        tl.store(more, (rounded.to(tl.float32) * factor).to(z.dtype.element_ty), mask=inside)
     if kinds > 0:
         part, wide = tl.arange(0, tile_parts), rounded.to(tl.float32)
         squares = tl.sum(wide * wide, 0)

@@ -43,6 +43,8 @@ def product(
     norm: tl.tensor,
     z: tl.tensor,
     left: tl.tensor,
+    other_y: tl.tensor,
+    other_norm: tl.tensor,
     tokens: tl.constexpr,
     rows: tl.constexpr,
     columns: tl.constexpr,
@@ -59,8 +61,13 @@ def product(
     cap: tl.constexpr,
     written: tl.constexpr,
     followed: tl.constexpr,
+    twice: tl.constexpr,
     kinds: tl.constexpr,
     slice_columns: tl.constexpr,
+    bound: tl.constexpr,
+    other_x: tl.constexpr,
+    y_length: tl.constexpr,
+    other_length: tl.constexpr,
     pieces: tl.constexpr,
     tile_tokens: tl.constexpr,
     tile_rows: tl.constexpr,
@@ -73,8 +80,9 @@ def product(
 ) -> None:
     """y [tokens, rows] = cap(scale · activation(x @ weight.T + bias)), or "added" to what y holds.
 
-    x [tokens, columns]. Columns are cut into `pieces`, whose sums run side by side and are added up. One program for
-    `tile_rows` rows, whose first `early` columns of each piece it loads before the kernel before has ended.
+    x [tokens, columns]; rows of y lie `y_length` apart. Columns are cut into `pieces`, whose sums run side by side and
+    are added up. One program for `tile_rows` rows, whose first `early` columns of each piece it loads before the
+    kernel before has ended.
 
     What is meant by x may be a norm of the stream: x is then the stream times the norm's weights, and the norm's
     factor is found here and comes behind the product. `normed`: "rows", an RMS norm, from the rows of `stream`
@@ -87,8 +95,12 @@ def product(
     are the stream and the branch with them. With `slice_columns` a program adds that many columns to what is `fresh`
     of the stream; `followed`: z = that times the weights of the next norm.
 
-    y may be the stream. "added" and `followed`: z [tokens, rows] = y times the weights `norm` of its own. "branch": y
-    is a branch, times the weights of its norm at `branch`, and z that times `norm`; `source` is the stream it is for.
+    Rows of the matrix from `bound` above 0 on, at which a program begins, go to other_y [tokens, rows - bound], whose
+    rows lie `other_length` apart: they read what lies `other_x` rows behind x, and they alone go through `activation`.
+
+    y may be the stream. "added" and `followed`: z [tokens, rows] = y times the weights `norm` of its own; `twice`: what
+    lies `tokens` rows behind z is y times `other_norm`. "branch": y is a branch, times the weights of its norm at
+    `branch`, and z that times `norm`; `source` is the stream it is for.
     `kinds`: 1, 2 or 4 of the sums named above are `left` [tokens, kinds, programs].
     """
     row = tl.program_id(0) * tile_rows + tl.arange(0, tile_rows)
@@ -107,9 +119,13 @@ def product(
         after = tl.load(branch + safe).to(tl.float32) + norm_offset
     if written != "" and followed:
         factor = tl.load(norm + safe).to(tl.float32) + norm_offset
+    if twice:
+        other_factor = tl.load(other_norm + safe).to(tl.float32) + norm_offset
     first = begun(weight, safe, real_row, columns, pieces, early, ahead, overlap)
+    if other_x > 0 and tl.program_id(0) * tile_rows >= bound:
+        x += other_x * columns
     token = tl.arange(0, real_tokens)
-    place, inside = token[None, :] * rows + row[:, None], (token < tokens)[None, :] & real_row[:, None]
+    place, inside = token[None, :] * y_length + row[:, None], (token < tokens)[None, :] & real_row[:, None]
     # What is needed last is asked for first: it comes while the product runs.
     if written == "added":
         before = tl.load(y + place, mask=inside, other=0.0)
@@ -142,16 +158,28 @@ def product(
             )  # fmt: skip
     if biased:
         result += shift[:, None]
-    result = capped(activated(result, activation) * scale, cap)
+    if bound > 0 and activation != "":
+        result = tl.where((row >= bound)[:, None], activated(result, activation), result)
+    else:
+        result = activated(result, activation)
+    result = capped(result * scale, cap)
     if written == "added":
         result += before.to(tl.float32)
     rounded = result.to(y.dtype.element_ty)
     if written == "branch":
         wide = tl.where(inside, rounded.to(tl.float32), 0.0)
         rounded = (wide * after[:, None]).to(y.dtype.element_ty)
-    tl.store(y + place, rounded, mask=inside)
+    if bound > 0:
+        tl.store(y + place, rounded, mask=inside & (row < bound)[:, None])
+        other_place = token[None, :] * other_length + row[:, None] - bound
+        tl.store(other_y + other_place, rounded, mask=inside & (row >= bound)[:, None])
+    else:
+        tl.store(y + place, rounded, mask=inside)
     if written != "" and followed:
         tl.store(z + place, (rounded.to(tl.float32) * factor[:, None]).to(z.dtype.element_ty), mask=inside)
+    if twice:
+        more = (rounded.to(tl.float32) * other_factor[:, None]).to(z.dtype.element_ty)
+        tl.store(z + tokens * rows + place, more, mask=inside)
     if kinds > 0:
         programs: tl.constexpr = (rows + tile_rows - 1) // tile_rows
         part, own_x = left + tl.program_id(0), tl.where(inside, rounded.to(tl.float64), 0.0)
@@ -195,6 +223,7 @@ def gated_product(
     activation: tl.constexpr,
     followed: tl.constexpr,
     slice_columns: tl.constexpr,
+    y_length: tl.constexpr,
     pieces: tl.constexpr,
     tile_tokens: tl.constexpr,
     tile_rows: tl.constexpr,
@@ -252,4 +281,4 @@ def gated_product(
     row, token = tl.program_id(0) * tile_rows + tl.arange(0, tile_rows), tl.arange(0, real_tokens)
     inside = (row < rows)[:, None] & (token < tokens)[None, :]
     found = activated(gate, activation) * up
-    tl.store(y + token[None, :] * rows + row[:, None], found.to(y.dtype.element_ty), mask=inside)
+    tl.store(y + token[None, :] * y_length + row[:, None], found.to(y.dtype.element_ty), mask=inside)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from specdec_tui.backends.gpu import launches
 from specdec_tui.backends.gpu.launches import Branch, Follow, Read, Rules
-from specdec_tui.backends.gpu.weights import Affine, Weights
+from specdec_tui.backends.gpu.weights import NONE, Affine, LayerWeights, Weights
 
 # Where the weights of a norm can come before its factor: their products with the stream may be too large else.
 FOLDING = (torch.bfloat16,)
@@ -38,13 +38,13 @@ class Stream(Protocol):
         the stream after the next branch. None stands for no norm."""
         ...
 
-    def read_both(self, norm: Affine, other: Affine) -> tuple[Read, Read]:
+    def read_both(self, norm: Affine, other: Affine) -> Read:
         """The stream by way of two norms."""
         ...
 
     def add(self, own: Read, linear: Affine, norm: Affine | None, after: Affine | None) -> None:
         """A product is a branch, with a norm of its own or without; `after`: the norm that reads the stream next, None
-        where it is none or another branch comes first."""
+        where it is none or another branch comes first. A parallel layer may read it by a second one, its own."""
         ...
 
     def mixing(self, after: Affine | None) -> Follow | None:
@@ -59,7 +59,7 @@ def kind_of(weights: Weights) -> type[Stream]:
     matrices = [linear.weight for layer in layers for linear in (layer.qkv, layer.output, layer.gate_up, layer.down)]
     plain = all(isinstance(matrix, Tensor) for matrix in matrices) and not any(layer.experts for layer in layers)
     centred, behind = family.norm == "layer", any(family.norms[1::2])
-    if dtype not in FOLDING or (family.parallel and family.norms[2]):
+    if dtype not in FOLDING or (_twice(weights) and any(layer.gate_up.weight is not NONE for layer in layers)):
         return Apart
     if behind:
         return Branched if plain and not centred and not family.parallel and all(family.norms[1::2]) else Apart
@@ -104,10 +104,10 @@ class Apart:
         self._normalize(() if norm is None else ((norm, y),), keep)
         return Read(self.x[begin:] if norm is None else y)
 
-    def read_both(self, norm: Affine, other: Affine) -> tuple[Read, Read]:
-        y, z = torch.empty_like(self.x), torch.empty_like(self.x)
-        self._normalize(((norm, y), (other, z)), 0)
-        return Read(y), Read(z)
+    def read_both(self, norm: Affine, other: Affine) -> Read:
+        both = self.x.new_empty(2, *self.x.shape)
+        self._normalize(((norm, both[0]), (other, both[1])), 0)
+        return Read(both)
 
     def _normalize(self, norms: Sequence[tuple[Affine, Tensor]], keep: int) -> None:
         scale = self._weights.decoder.residual_scale
@@ -133,7 +133,8 @@ class Folded:
 
     def __init__(self, rules: Rules, weights: Weights, tokens: int) -> None:
         self._rules, self._weights = rules, weights
-        self._x, self._z = _room(weights, tokens), _room(weights, tokens)
+        self._twice = _twice(weights)
+        self._x, self._z = _room(weights, tokens), _room(weights, 2 * tokens).view(2, tokens, -1)
         self._sums: Tensor | None = None
         self._rows = any(layer.experts for layer in weights.layers)  # experts read no sums
 
@@ -143,7 +144,7 @@ class Folded:
 
     def begin(self, ids: Tensor, begin: Tensor) -> None:
         layer = self._weights.layers[0]
-        sums = self._room_of_sums(layer.down, len(ids))
+        sums = self._room_of_sums(_last_of(layer), len(ids))
         _embed(self._rules, self._weights, ids, begin, self.x, self._follow(layer.norms[0]), sums)
         self._sums = sums
 
@@ -153,16 +154,21 @@ class Folded:
         return launches.left_sums(self._rules, linear, tokens, 2 if self._rules.centred else 1)
 
     def _follow(self, norm: Affine | None) -> Follow | None:
-        return None if norm is None else Follow(norm.weight, self._z)
+        if norm is None:
+            return None
+        if not self._twice:
+            return Follow(norm.weight, self._z[0])
+        others = [layer.norms[2] for layer in self._weights.layers if layer.norms[0] is norm]
+        return Follow(norm.weight, self._z, others[0].weight if others and others[0] else None)
 
     def read(self, norm: Affine | None, then: Affine | None, keep: int = 0) -> Read:
         begin = len(self.x) - (keep or len(self.x))
         if norm is None:
             return Read(self.x[begin:])
-        return Read(self._z[begin:], self.x[begin:], None if self._sums is None else self._sums[begin:])
+        return Read(self._z[0][begin:], self.x[begin:], None if self._sums is None else self._sums[begin:])
 
-    def read_both(self, norm: Affine, other: Affine) -> tuple[Read, Read]:
-        raise NotImplementedError("one norm follows")
+    def read_both(self, norm: Affine, other: Affine) -> Read:
+        return Read(self._z, self.x, self._sums)
 
     def add(self, own: Read, linear: Affine, norm: Affine | None, after: Affine | None) -> None:
         scale, follow = self._weights.decoder.residual_scale, self._follow(after)
@@ -194,7 +200,7 @@ class Branched:
     def begin(self, ids: Tensor, begin: Tensor) -> None:
         layer = self._weights.layers[0]
         (x, branch), (z, weighted) = self._plain[0], self._weighted[0]
-        self._sums = launches.left_sums(self._rules, layer.down, len(ids), 4)
+        self._sums = launches.left_sums(self._rules, _last_of(layer), len(ids), 4)
         norm = layer.norms[0]
         follow = None if norm is None else Follow(norm.weight, z)
         _embed(self._rules, self._weights, ids, begin, x, follow, self._sums, (branch, weighted))
@@ -211,7 +217,7 @@ class Branched:
         branch = Branch(plain[0], plain[1], scale, self.x, follow)
         return Read(own, None, self._sums, branch, norm is not None)
 
-    def read_both(self, norm: Affine, other: Affine) -> tuple[Read, Read]:
+    def read_both(self, norm: Affine, other: Affine) -> Read:
         raise NotImplementedError("one norm follows")
 
     def add(self, own: Read, linear: Affine, norm: Affine | None, after: Affine | None) -> None:
@@ -223,6 +229,16 @@ class Branched:
 
     def mixing(self, after: Affine | None) -> Follow | None:
         raise NotImplementedError("experts' branches have no norms")
+
+
+def _twice(weights: Weights) -> bool:
+    """Whether attention and MLP read the same stream by way of two norms."""
+    return weights.decoder.family.parallel and weights.layers[0].norms[2] is not None
+
+
+def _last_of(layer: LayerWeights) -> Affine:
+    """What leaves a layer's stream."""
+    return layer.down if layer.down.weight is not NONE else layer.output
 
 
 def _room(weights: Weights, tokens: int) -> Tensor:

@@ -24,7 +24,7 @@ class Tile:
     ahead: int
 
 
-_HEAD_ROWS, _SHORT = 32_768, 1024  # rows of a matrix over the vocabulary; columns that are loaded at once
+HEAD_ROWS, _SHORT = 32_768, 1024  # rows of a matrix over the vocabulary; columns that are loaded at once
 _PLAIN = (
     Tile(16, 64, 8, 8, 3, 256, 0),
     Tile(16, 128, 4, 4, 4, 128, 128),
@@ -68,14 +68,14 @@ def tile_tokens(tokens: int) -> int:
 
 def candidates(gated: bool, rows: int) -> tuple[Tile, ...]:
     """What is worth a trial for a matrix, best guesses first: each was the fastest for some shape of an H200."""
-    return _GATED if gated else _HEAD if rows >= _HEAD_ROWS else _PLAIN
+    return _GATED if gated else _HEAD if rows >= HEAD_ROWS else _PLAIN
 
 
 def guess(gated: bool, rows: int, columns: int) -> Tile:
     """The tile of a matrix that was not tried on this card."""
     if gated:
         return _GATED[1] if columns <= _SHORT else _GATED[0]
-    if rows >= _HEAD_ROWS:
+    if rows >= HEAD_ROWS:
         return _HEAD[0]
     return _PLAIN[2] if columns <= _SHORT else _PLAIN[1] if columns > 4096 else _PLAIN[0]
 

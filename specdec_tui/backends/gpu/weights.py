@@ -16,9 +16,11 @@ from transformers import PreTrainedModel
 
 from specdec_tui.backends.decoder import HEAD_NORMS, Decoder
 from specdec_tui.backends.families import ExpertNames
-from specdec_tui.backends.gpu.packed.linear import whole_of
+from specdec_tui.backends.gpu.packed.linear import PackedLinear, whole_of
+from specdec_tui.backends.gpu.tiles import HEAD_ROWS
 
 NONE = torch.empty(0)
+_TILE_ROWS = 16  # of a program, of which none has rows of two kinds
 _ROWS_AT_ONCE = 8192  # of a matrix that becomes float32 for a moment
 
 
@@ -34,6 +36,9 @@ class Affine:
     bias: Tensor
     lowered: Tensor = NONE
     lifted: Tensor = NONE
+
+
+Norms = tuple[Affine | None, Affine | None, Affine | None, Affine | None]
 
 
 @dataclass(frozen=True)
@@ -59,10 +64,11 @@ class LayerWeights:
 
     norms: before attention, behind it, before the MLP, behind it. qkv [row length, hidden], output [hidden, heads ·
     width], gate_up [2 · inner, hidden] (or [inner, hidden] without a gate), down [hidden, inner]; these two are empty
-    where there are `experts`.
+    where there are `experts`. Where attention and MLP are in parallel, rows of gate_up may lie behind those of qkv, and
+    columns of down behind those of output: these are empty then as well.
     """
 
-    norms: tuple[Affine | None, Affine | None, Affine | None, Affine | None]
+    norms: Norms
     query_norm: Tensor
     key_norm: Tensor
     sinks: Tensor
@@ -135,6 +141,18 @@ def _joined(modules: Sequence[Any], transposed: bool) -> Affine:
     return Affine(whole, _joined_biases(modules, [len(weight) for weight in weights], whole.dtype))
 
 
+def _side_by_side(modules: Sequence[Any]) -> Affine:
+    """Linear layers by columns as one, of which they become views: the sum of their products."""
+    whole = torch.cat([module.weight.detach() for module in modules], 1)
+    begin = 0
+    for module in modules:
+        end = begin + module.weight.shape[1]
+        module.weight.data = whole[:, begin:end]
+        begin = end
+    biases = [module.bias.detach().float() for module in modules if module.bias is not None]
+    return Affine(whole, sum(biases[1:], biases[0]) if biases else NONE)
+
+
 def _joined_biases(modules: Sequence[Any], rows: Sequence[int], dtype: torch.dtype) -> Tensor:
     biases = [getattr(module, "bias", None) for module in modules]
     given = [bias for bias in biases if bias is not None]
@@ -170,24 +188,50 @@ def _experts(layer: Any, names: ExpertNames) -> ExpertWeights:
     return ExpertWeights(_joined(gates, False), found[0], found[1], names.transposed, gate_up, down)
 
 
+def _linear_layers(modules: Sequence[Sequence[Any]], norms: Norms, decoder: Decoder) -> tuple[Affine, ...]:
+    """Queries, keys and values; output; gate and up; down; the last two are empty where a mixture is in their place."""
+    family, nothing = decoder.family, Affine(NONE, NONE)
+    before, _, second, _ = norms
+    apart = not family.parallel or family.transposed or len(modules) < 4
+    apart = apart or any(isinstance(module, PackedLinear) for group in modules for module in group)
+    rows = (decoder.heads + 2 * decoder.key_heads) * decoder.width
+    by_rows = not apart and not family.gated and rows % _TILE_ROWS == 0 and rows + decoder.inner < HEAD_ROWS
+    if by_rows:
+        whole = _joined([*modules[0], *modules[2]], False)
+        qkv, gate_up = (
+            Affine(whole.weight[part], whole.bias[part] if whole.bias.numel() else NONE)
+            for part in (slice(rows), slice(rows, None))
+        )
+    else:
+        qkv = _joined(modules[0], family.transposed)
+        gate_up = _joined(modules[2], family.transposed) if len(modules) > 2 else nothing
+    if family.norm == "layer":
+        qkv, gate_up = _reading(qkv, before), _reading(gate_up, second or before)
+    if by_rows:
+        lifted = [one.lifted for one in (qkv, gate_up)]
+        if any(one.numel() for one in lifted):
+            lowered = qkv.lowered, gate_up.lowered
+            lifted = [one if one.numel() else 0 * like for one, like in zip(lifted, lowered, strict=True)]
+        qkv = Affine(whole.weight, whole.bias, torch.cat((qkv.lowered, gate_up.lowered)), torch.cat(lifted))
+        gate_up = nothing
+    if not apart:
+        return qkv, _side_by_side([*modules[1], *modules[3]]), gate_up, nothing
+    down = _joined(modules[3], family.transposed) if len(modules) > 3 else nothing
+    return qkv, _joined(modules[1], family.transposed), gate_up, down
+
+
 @torch.no_grad()
 def fuse(model: PreTrainedModel, decoder: Decoder, positions: int) -> Weights:
     """The weights of a described model, with rotations for `positions`; the model goes on working."""
     family = decoder.family
     layers = []
     embedding = model.get_input_embeddings().weight.detach()
-    nothing = Affine(NONE, NONE)
     for layer, kind in zip(module_at(model, family.layers), decoder.layers, strict=True):
-        joint = [
-            _joined([module_at(layer, name) for name in names], family.transposed)
-            for names in family.groups[: 2 if kind.experts else 4]
-        ]
-        qkv, output, gate_up, down = (*joint, nothing, nothing)[:4]
-        experts = _experts(layer, family.experts) if kind.experts and family.experts else None
+        modules = [[module_at(layer, name) for name in names] for names in family.groups[: 2 if kind.experts else 4]]
         before, behind, second, last = (_norm(module_at(layer, name), embedding) for name in family.norms)
-        if family.norm == "layer":
-            qkv, gate_up = _reading(qkv, before), _reading(gate_up, second or before)
         norms = before, behind, second, last
+        qkv, output, gate_up, down = _linear_layers(modules, norms, decoder)
+        experts = _experts(layer, family.experts) if kind.experts and family.experts else None
         query_norm, key_norm = (
             module_at(layer, name).weight.detach() if family.head_norms else NONE for name in HEAD_NORMS
         )
