@@ -37,6 +37,7 @@ from specdec_tui.backends.tokenizer import PromptTokenizer, chance_of
 from specdec_tui.backends.weight_forms import as_asked, check_asked, with_form
 from specdec_tui.backends.weights import (
     asked_by,
+    bytes_packed_on_gpu,
     check_quantization,
     info_of,
     load_weights,
@@ -113,7 +114,11 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
     files = [_packed_file(model, device, dtype) for model in models]
     needs = [
         memory.estimate(
-            m.spec.name, m.config, dtype, m.spec.quantization, None if file is None else file.bytes_in(m.spec.weights)
+            m.spec.name,
+            m.config,
+            dtype,
+            m.spec.quantization,
+            bytes_packed_on_gpu(m, device, dtype) if file is None else file.bytes_in(m.spec.weights),
         )
         for m, file in zip(models, files, strict=True)
     ]

@@ -105,7 +105,11 @@ def load_weights(
         arguments |= {"device_map": "auto", "max_memory": placement.max_memory}
     else:
         arguments["device_map"] = {"": placement.device}
+    expanded_as = ""
     if model.location.gguf_file is not None:
+        packed, expanded_as = _packed_on_gpu(model, dtype, placement)
+        if packed is not None:
+            return packed, ()
         if parts := parts_of(model.location.folder / model.location.gguf_file)[1:]:
             raise LoadError(
                 f"{model.spec.name} is one of {len(parts) + 1} parts of a split GGUF file, which cannot be expanded: "
@@ -155,9 +159,47 @@ def load_weights(
             f"{name}: its files hold {_some(sorted(whole))} as {kinds}, and no quantization config says what that "
             f"means: used as weights as {them}."
         )
+    if expanded_as:
+        told.append(f"{name}: its weights are expanded, which is slower and takes more memory: {expanded_as}.")
     if why := _kept_by_its_library(loaded, placement):
         told.append(f"{name}: its quantized layers are computed by their library, token by token: {why}.")
     return loaded, tuple(told)
+
+
+def bytes_packed_on_gpu(model: ModelDescription, device: str, dtype: torch.dtype) -> int | None:
+    """What a GGUF file's weights take on a GPU that reads them packed; None where they are expanded."""
+    if device == "cpu" or model.location.gguf_file is None or model.spec.weights == "expanded":
+        return None
+    if dtype is torch.float32:
+        return None
+    from specdec_tui.backends.gpu.packed import gguf_model
+
+    file = GgufFile(model.location.folder / model.location.gguf_file)
+    return gguf_model.bytes_on_a_gpu(file, dtype) if is_known(file.header) and gguf_model.reads(file) else None
+
+
+def _packed_on_gpu(
+    model: ModelDescription, dtype: torch.dtype, placement: Placement
+) -> tuple[PreTrainedModel | None, str]:
+    """A GGUF file's model with its matrices as they are packed; None where they are expanded, and why where they need
+    not be."""
+    if bytes_packed_on_gpu(model, placement.device, dtype) is None:
+        return None, ""
+    if placement.max_memory is not None:
+        return None, "it is spread over several devices"
+    from specdec_tui.backends.gpu.packed import gguf_model
+
+    file = GgufFile(model.location.folder / str(model.location.gguf_file))
+    try:
+        return gguf_model.load(file, deepcopy(model.config), dtype, torch.device(placement.device)), ""
+    except torch.OutOfMemoryError as error:
+        raise LoadError(f"{model.spec.name}: out of memory on {placement.device}. Try a smaller model.") from error
+    except LoadError:
+        raise
+    except ValueError as error:
+        return None, str(error)
+    except Exception as error:  # Triton may be missing, and its compiler fails in ways of its own
+        return None, f"our kernels fail ({type(error).__name__}: {first_line(error)})"
 
 
 def _kept_by_its_library(loaded: PreTrainedModel, placement: Placement) -> str:

@@ -11,10 +11,11 @@ import pytest
 import torch
 from bitsandbytes import functional as bnb
 from bitsandbytes import nn as bnb_nn
+from tiny_gguf import random_blocks
 from torch import Tensor, nn
 
 from specdec_tui.backends.gpu.packed.packing import Codes, joined, pack, packable, plain_weights
-from specdec_tui.backends.gpu.packed.weights import awq, codes_of, fp8, gguf, gptq, is_quantized, mxfp4
+from specdec_tui.backends.gpu.packed.weights import GGUF, awq, codes_of, fp8, gguf, gptq, is_quantized, mxfp4
 
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -171,11 +172,11 @@ def test_awq_has_the_columns_of_a_word_in_its_order() -> None:
     assert read is not None and torch.equal(plain_weights(read).half(), theirs)
 
 
-@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize("kind", list(GGUF))
 def test_gguf_rows_are_those_of_ggml(kind: str) -> None:
     sizes = ggml.GGML_QUANT_SIZES[ggml.GGMLQuantizationType[kind]]
     raw = np.random.default_rng(3).integers(0, 256, (8, 512 // sizes[0], sizes[1]), dtype=np.uint8)
-    halves = {"Q4_0": (0,), "Q4_1": (0, 2), "Q8_0": (0,), "Q4_K": (0, 2), "Q6_K": (208,)}[kind]
+    halves = {"Q4_0": (0,), "Q5_0": (0,), "Q8_0": (0,), "Q6_K": (208,)}.get(kind, (0, 2))
     for place in halves:
         numbers = np.random.default_rng(place).normal(size=raw.shape[:2]).astype(np.float16)
         raw[..., place : place + 2] = numbers[..., None].view(np.uint8)
@@ -187,7 +188,7 @@ def test_gguf_rows_are_those_of_ggml(kind: str) -> None:
 
 
 def test_gguf_of_other_kinds_is_not_read() -> None:
-    assert gguf("Q5_K", torch.zeros(1, 176, dtype=torch.uint8)) is None
+    assert gguf("Q3_K", torch.zeros(1, 110, dtype=torch.uint8)) is None
 
 
 def test_matrices_of_one_form_are_joined() -> None:
@@ -198,6 +199,19 @@ def test_matrices_of_one_form_are_joined() -> None:
     assert torch.equal(plain_weights(both), torch.cat([plain_weights(part) for part in held]))
     other = codes_of(linear_4_bits(32, 128, "fp4", False))
     assert other is not None and joined([held[0], other]) is None
+
+
+@pytest.mark.parametrize("kinds", [("Q4_K", "Q4_K", "Q6_K"), ("Q4_0", "Q8_0"), ("Q4_1", "Q4_0"), ("Q5_K", "Q6_K")])
+def test_matrices_of_whole_numbers_are_joined_as_bytes(kinds: tuple[str, ...]) -> None:
+    dice = np.random.default_rng(1)
+    parts = []
+    for kind in kinds:
+        blocks = random_blocks((16, 512), ggml.GGMLQuantizationType[kind], dice)
+        parts.append(gguf(kind, torch.from_numpy(blocks)))
+    held = [part for part in parts if part is not None]
+    both = joined(held)
+    assert both is not None and both.form == "int8" and packable(both)
+    assert torch.equal(plain_weights(both), torch.cat([plain_weights(part) for part in held]))
 
 
 def test_packed_weights_take_their_bits_and_scales() -> None:

@@ -41,18 +41,18 @@ def state_of(file: GgufFile, config: PreTrainedConfig, dtype: torch.dtype) -> di
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     found: dict[str, Tensor] = {}
     for name, tensor in file.tensors.items():
-        if (ours := _name(name)) is None:
+        if (ours := name_of(name)) is None:
             continue
         kind = gguf.GGMLQuantizationType(tensor.kind)
         rows = gguf.quants.dequantize(file.rows(name), kind).astype(np.float32, copy=False).reshape(tensor.shape)
         part = name.split(".")[-2]
         if file.header.architecture == "llama" and part in heads:
-            rows = _halves(rows, heads[part])
+            rows = halves(rows, heads[part])
         found[ours] = torch.from_numpy(np.array(rows, np.float32, order="C")).to(dtype)
     return found
 
 
-def _name(name: str) -> str | None:
+def name_of(name: str) -> str | None:
     """None for what is no weight: tables of rotations."""
     if name in _OUTER:
         return _OUTER[name]
@@ -62,7 +62,7 @@ def _name(name: str) -> str | None:
     return f"model.layers.{inner[0]}.{_PARTS[inner[1]]}.{inner[2]}"
 
 
-def _halves(rows: np.ndarray, heads: int) -> np.ndarray:
+def halves(rows: np.ndarray, heads: int) -> np.ndarray:
     """Rows of queries or keys with the two numbers of a rotation half a head apart: Llama files have them side by side.
 
     Biases [rows] as well.

@@ -153,7 +153,7 @@ class GpuContext:
         for index, layer in enumerate(weights.layers):
             after = weights.layers[index + 1].norms[0] if index + 1 < len(weights.layers) else weights.last_norm
             self._layer(index, layer, begin, after, stream, work)
-        logits = self._empty(keep, len(weights.head.weight), dtype=torch.float32)
+        logits = self._empty(keep, weights.head.weight.shape[0], dtype=torch.float32)
         own = stream.read(weights.last_norm, None, keep)
         launches.product(rules, own, weights.head, logits, scale=decoder.logit_scale, cap=decoder.logit_cap)
         return logits

@@ -57,6 +57,7 @@ def kind_of(weights: Weights) -> type[Stream]:
     family, dtype = weights.decoder.family, weights.embedding.dtype
     layers = weights.layers
     matrices = [linear.weight for layer in layers for linear in (layer.qkv, layer.output, layer.gate_up, layer.down)]
+    matrices.append(weights.head.weight)
     plain = all(isinstance(matrix, Tensor) for matrix in matrices) and not any(layer.experts for layer in layers)
     centred, behind = family.norm == "layer", any(family.norms[1::2])
     if dtype not in FOLDING or (_twice(weights) and any(layer.gate_up.weight is not NONE for layer in layers)):

@@ -239,7 +239,8 @@ def fuse(model: PreTrainedModel, decoder: Decoder, positions: int) -> Weights:
         sinks = NONE if sinks is None else sinks.detach()
         layers.append(LayerWeights(norms, query_norm, key_norm, sinks, qkv, output, gate_up, down, experts))
     device = embedding.device
-    last_norm, head = _norm(module_at(model, family.last_norm), embedding), _affine(model.get_output_embeddings())
+    last_norm = _norm(module_at(model, family.last_norm), embedding)
+    head = _joined([model.get_output_embeddings()], False)
     assert last_norm is not None, "a family has one"
     angles = [torch.arange(positions)[:, None] * rotation.frequencies.float() for rotation in decoder.rotations]
     scales = [rotation.scale for rotation in decoder.rotations]

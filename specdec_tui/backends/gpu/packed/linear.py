@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from specdec_tui.backends.gpu.packed.packing import ROWS, Packed, joined, pack, packable
+from specdec_tui.backends.gpu.packed.packing import ROWS, Codes, Packed, joined, pack, packable
 from specdec_tui.backends.gpu.packed.weights import codes_of
 
 _TENSORS = ("weight", "scales", "offsets", "numbers", "tables", "places")
@@ -71,27 +71,31 @@ class PackedLinear(nn.Module):
         return f"{self._matrix.form}, in_features={self.in_features}, out_features={self.out_features}"
 
 
-@torch.no_grad()
 def packed_layers(modules: Sequence[nn.Module], dtype: torch.dtype) -> tuple[Packed, tuple[PackedLinear, ...]] | None:
     """Quantized layers that read the same numbers as one matrix, and what takes their places.
 
     None where one is not quantized, they differ in form, or their weights are not packed.
     """
-    found = []
-    for module in modules:
-        codes = codes_of(module)
-        if codes is None or not packable(codes) or (len(modules) > 1 and codes.shape[0] % ROWS):
-            return None
-        found.append(codes)
-    together = joined(found)
-    if together is None:
+    found = [codes for codes in map(codes_of, modules) if codes is not None]
+    if len(found) < len(modules):
+        return None
+    return layers_of(found, [getattr(module, "bias", None) for module in modules], dtype)
+
+
+@torch.no_grad()
+def layers_of(
+    found: Sequence[Codes], biases: Sequence[Tensor | None], dtype: torch.dtype
+) -> tuple[Packed, tuple[PackedLinear, ...]] | None:
+    """The same of matrices and biases."""
+    if not all(packable(codes) for codes in found):
+        return None
+    if (together := joined(found)) is None or (len(found) > 1 and any(codes.shape[0] % ROWS for codes in found)):
         return None
     matrix = pack(together, dtype)
     layers, begin = [], 0
-    for module, codes in zip(modules, found, strict=True):
-        bias = getattr(module, "bias", None)
-        bias = None if bias is None else bias.to(dtype)
-        layers.append(PackedLinear(rows_of(matrix, begin, codes.shape[0]), bias, matrix))
+    for codes, bias in zip(found, biases, strict=True):
+        own = None if bias is None else bias.to(dtype)
+        layers.append(PackedLinear(rows_of(matrix, begin, codes.shape[0]), own, matrix))
         begin += codes.shape[0]
     return matrix, tuple(layers)
 

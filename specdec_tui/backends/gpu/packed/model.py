@@ -14,11 +14,12 @@ from transformers import PreTrainedModel
 
 from specdec_tui.backends.gpu.packed.codes import HALVES
 from specdec_tui.backends.gpu.packed.linear import PackedLinear, packed_layers
-from specdec_tui.backends.gpu.packed.packing import plain_weights
+from specdec_tui.backends.gpu.packed.packing import Codes, plain_weights
 from specdec_tui.backends.gpu.packed.weights import codes_of, is_quantized
 
-_TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 """Layers of one module that read the same numbers."""
+DIFFERS = "the packed kernels do not give its products here"
 _FAR = 0.02  # of the largest product: what rounding explains, many times over
 
 
@@ -37,8 +38,8 @@ def pack_quantized(model: PreTrainedModel) -> str:
         made = _packed(modules, model.dtype)
         if made is None:
             return f"{type(modules[0]).__name__} has its weights in a form that is not packed here"
-        if parent is groups[0][0] and names == groups[0][1] and not _agree(modules[0], made[0]):
-            return "the packed kernels do not give its products here"
+        if parent is groups[0][0] and names == groups[0][1] and not agrees(codes_of(modules[0]), made[0]):
+            return DIFFERS
         for name, layer in zip(names, made, strict=True):
             parent.set_submodule(name, layer)
     for told in ("is_quantized", "is_loaded_in_8bit", "is_loaded_in_4bit"):
@@ -50,7 +51,7 @@ def _groups(model: nn.Module) -> Iterator[tuple[nn.Module, tuple[str, ...]]]:
     """Modules with those of their quantized layers that belong together, one layer or several."""
     for parent in list(model.modules()):
         own = [name for name, child in parent.named_children() if is_quantized(child)]
-        for names in _TOGETHER:
+        for names in TOGETHER:
             if all(name in own for name in names):
                 yield parent, names
                 own = [name for name in own if name not in names]
@@ -66,10 +67,9 @@ def _packed(modules: Sequence[nn.Module], dtype: torch.dtype) -> Sequence[Packed
     return None if None in alone else [made[1][0] for made in alone if made is not None]
 
 
-def _agree(module: nn.Module, layer: PackedLinear) -> bool:
-    """Whether a packed layer gives the products of its module's weights, for few tokens and for many."""
-    codes = codes_of(module)
-    assert codes is not None
+def agrees(codes: Codes | None, layer: PackedLinear) -> bool:
+    """Whether a packed layer gives the products of its weights, for few tokens and for many."""
+    assert codes is not None, "it was packed"
     weights = plain_weights(codes)
     generator = torch.Generator(weights.device).manual_seed(1)
     for tokens in (1, 3, 40):

@@ -14,7 +14,7 @@ t, k, h, b] (`arranged`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -104,7 +104,9 @@ def plain_weights(codes: Codes) -> Tensor:
 
 
 def joined(parts: Sequence[Codes]) -> Codes | None:
-    """Matrices below each other; None where they differ in form, groups or the order of columns."""
+    """Matrices below each other; None where they differ in form, groups or the order of columns, and forms of whole
+    numbers cannot make that up."""
+    parts = _alike(parts)
     one = parts[0]
     if any((part.form, part.group, part.shape[1]) != (one.form, one.group, one.shape[1]) for part in parts):
         return None
@@ -121,6 +123,38 @@ def joined(parts: Sequence[Codes]) -> Codes | None:
         one.group,
         one.places,
     )
+
+
+_WHOLE = {"int4": -8, "uint4": 0, "int8": 0}
+"""Forms of whole numbers, each of which int8 has, and what is added to their codes."""
+
+
+def _alike(parts: Sequence[Codes]) -> Sequence[Codes]:
+    """Matrices of whole numbers in one form, with groups of one size: the same weights, some in more bytes."""
+    forms, groups = {part.form for part in parts}, {part.group for part in parts}
+    if not forms <= _WHOLE.keys() or len(forms) == len(groups) == 1:
+        return parts
+    group = min(groups)
+    if any(part.group % group or part.shape[1] % group for part in parts):
+        return parts
+
+    def widened(part: Codes) -> Codes:
+        codes = part.codes if len(forms) == 1 else part.codes + (_WHOLE[part.form] & 255)
+        each = part.group // group
+        scales, offsets = (
+            values.repeat_interleave(each, 1)[:, : part.shape[1] // group] if values.numel() else values
+            for values in (part.scales, part.offsets)
+        )
+        return replace(
+            part,
+            form=part.form if len(forms) == 1 else "int8",
+            codes=codes,
+            scales=scales,
+            offsets=offsets,
+            group=group,
+        )
+
+    return [widened(part) for part in parts]
 
 
 def pack(codes: Codes, dtype: torch.dtype) -> Packed:

@@ -188,13 +188,13 @@ def _with_zeros(codes: Tensor, zeros: Tensor, scales: Tensor, group: int, bits: 
 
 
 def gguf(kind: str, blocks: Tensor) -> Codes | None:
-    """Rows of a GGUF tensor, uint8 [rows, bytes], in the kinds Q4_0, Q4_1, Q8_0, Q4_K and Q6_K; None for others.
+    """Rows of a GGUF tensor, uint8 [rows, bytes], in the kinds that `GGUF` names; None for others.
 
     The arithmetic is ggml's (ggml-quants.c, dequantize_row_*): halves as scales, products in float32.
     """
-    if kind not in _GGUF:
+    if kind not in GGUF:
         return None
-    size, read = _GGUF[kind]
+    size, read = GGUF[kind]
     found: Codes = read(blocks.view(len(blocks), -1, size))
     return found
 
@@ -217,16 +217,46 @@ def _q4_1(blocks: Tensor) -> Codes:
     return _codes("uint4", _halved(blocks[..., 4:]).flatten(1), _half(blocks, 0), 32, _half(blocks, 2))
 
 
+def _fifth(blocks: Tensor, begin: int) -> Tensor:
+    """16 of each code whose fifth bit is set, by four bytes of bits: [rows, blocks, 32]."""
+    shifts = torch.arange(8, dtype=torch.uint8, device=blocks.device)
+    return (blocks[..., begin : begin + 4, None] >> shifts & 1).flatten(-2) << 4
+
+
+def _q5_0(blocks: Tensor) -> Codes:
+    codes = _halved(blocks[..., 6:]) | _fifth(blocks, 2)
+    return _codes("int8", (codes - 16).flatten(1), _half(blocks, 0), 32)
+
+
+def _q5_1(blocks: Tensor) -> Codes:
+    codes = _halved(blocks[..., 8:]) | _fifth(blocks, 4)
+    return _codes("int8", codes.flatten(1), _half(blocks, 0), 32, _half(blocks, 2))
+
+
 def _q8_0(blocks: Tensor) -> Codes:
     return _codes("int8", blocks[..., 2:].flatten(1), _half(blocks, 0), 32)
 
 
-def _q4_k(blocks: Tensor) -> Codes:
+def _scales_of_k(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Scales and offsets [rows, 8 · blocks] of Q4_K and Q5_K: six bits each."""
     first, second, third = blocks[..., 4:16].unflatten(-1, (3, 4)).unbind(-2)
     scales = torch.cat((first & 63, third & 15 | first >> 6 << 4), -1).float() * _half(blocks, 0)[..., None]
     minima = torch.cat((second & 63, third >> 4 | second >> 6 << 4), -1).float() * _half(blocks, 2)[..., None]
+    return scales.flatten(1), -minima.flatten(1)
+
+
+def _q4_k(blocks: Tensor) -> Codes:
+    scales, offsets = _scales_of_k(blocks)
     codes = _halved(blocks[..., 16:].unflatten(-1, (4, 32)))
-    return _codes("uint4", codes.flatten(1), scales.flatten(1), 32, -minima.flatten(1))
+    return _codes("uint4", codes.flatten(1), scales, 32, offsets)
+
+
+def _q5_k(blocks: Tensor) -> Codes:
+    scales, offsets = _scales_of_k(blocks)
+    codes = _halved(blocks[..., 48:].unflatten(-1, (4, 32))).flatten(-2)
+    shifts = torch.arange(8, dtype=torch.uint8, device=blocks.device)[:, None]
+    fifth = (blocks[..., None, 16:48] >> shifts & 1).flatten(-2)
+    return _codes("int8", (codes | fifth << 4).flatten(1), scales, 32, offsets)
 
 
 def _q6_k(blocks: Tensor) -> Codes:
@@ -237,11 +267,14 @@ def _q6_k(blocks: Tensor) -> Codes:
     return _codes("int8", (codes.flatten(1) - 32), scales.flatten(1), 16)
 
 
-_GGUF: dict[str, Any] = {
+GGUF: dict[str, Any] = {
     "Q4_0": (18, _q4_0),
     "Q4_1": (20, _q4_1),
+    "Q5_0": (22, _q5_0),
+    "Q5_1": (24, _q5_1),
     "Q8_0": (34, _q8_0),
     "Q4_K": (144, _q4_k),
+    "Q5_K": (176, _q5_k),
     "Q6_K": (210, _q6_k),
 }
 """Bytes of a block, and what reads rows of blocks uint8 [rows, blocks, bytes]."""
