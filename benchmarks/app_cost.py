@@ -11,7 +11,8 @@ its last painting is waited for, so that it does not disturb the other side; the
 prompt has the painting of the cleared panes in it. Figures are the engine's own clock.
 
 On a GPU rounds are captured (`--stepwise`: not), by both sides in the first prompt, which is not
-counted. The target's own rounds are then read a few at a time: turns are whole numbers of such reads.
+counted. Rounds that the host drafts nothing for are then read a few at a time: turns are whole numbers of such reads,
+but for the last of a text.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class TurnsEngine(LocalEngine):
     It reads one byte of `go` at the start of a turn and writes one line to `done` at its end: the
     strategy, its rounds and the engine's seconds of the turn; "end" instead when the run is over.
     """
+
+    alone = False  # the other side decodes while an event is held
 
     def __init__(self, go: int, done: int, rounds: int, *how: Any) -> None:
         super().__init__(*how)

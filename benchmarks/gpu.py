@@ -200,6 +200,7 @@ class Contest:
             gamma=gamma,
             max_new_tokens=self.new_tokens,
             programs=self.programs,
+            alone=True,
             cancelled=lambda: most is not None and figures.target_calls >= most,
         ):
             figures.add(record)

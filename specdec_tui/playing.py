@@ -53,8 +53,12 @@ def begin_run(
     programs: Programs | None,
     warm_up: Callable[[], PassTimes],
     at: Beginning = Beginning(),
+    alone: bool = False,
 ) -> StrategyRun:
-    """The run of a strategy over a prompt, not begun yet. One that cannot be begun ends with an error at once."""
+    """The run of a strategy over a prompt, not begun yet. One that cannot be begun ends with an error at once.
+
+    `alone`: see `decode`.
+    """
     from specdec_tui.backends.answering import Answering, Calls
     from specdec_tui.backends.in_time import still_at_work
     from specdec_tui.backends.weight_forms import difference_told
@@ -94,6 +98,7 @@ def begin_run(
             warm_up=warm_up,
             insight=settings.insight,
             calls=Calls(turn, settings.added_latency / 1000),
+            alone=alone,
             **read.rounds,
         )
     notices = [

@@ -117,6 +117,9 @@ def never_begun(strategies: Iterable[str], settings: Settings, why: str) -> Iter
 class LocalEngine:
     """A conversation with models loaded into this process, which other engines may share: one call at a time of all."""
 
+    alone = True
+    """Nothing else is computed or timed while a consumer holds an event; of strategies that alternate others are."""
+
     def __init__(self, loaded: Loaded | None = None) -> None:
         self.loaded = Loaded() if loaded is None else loaded
         self._history: list[tuple[str, str]] = []
@@ -282,6 +285,7 @@ class LocalEngine:
         if self._programs is not None and not (settings.capture and settings.cache):
             self._programs.give_up()
         self._read = {"target": plain, **read}
+        together = settings.schedule == "interleaved"
         runs = [
             begin_run(
                 pair,
@@ -292,11 +296,12 @@ class LocalEngine:
                 store=partial(new_store_of if aside else self._store_for, settings),
                 programs=self._programs,
                 warm_up=partial(self.loaded.warm_up, name, settings, cancelled),
+                alone=self.alone and not (together and len(read) > 1),
             )
             for name, own in read.items()
         ]
         answers: dict[str, str] = {}
-        for step in interleaved(runs) if settings.schedule == "interleaved" else in_turn(runs):
+        for step in interleaved(runs) if together else in_turn(runs):
             if isinstance(step.record, RunEnded):
                 answers[step.strategy] = step.answer
             yield step
@@ -321,6 +326,7 @@ class LocalEngine:
             raise PromptError(str(at_work)) from None
         except (ValueError, LoadError) as error:
             raise PromptError(str(error)) from error
+        together = any(one.settings.schedule == "interleaved" for one in requests)
         runs = [
             begin_run(
                 formed,
@@ -332,10 +338,10 @@ class LocalEngine:
                 programs=self._programs if one.settings.cache else None,
                 warm_up=partial(self.loaded.warm_up, one.strategy, one.settings, cancelled, form=one.weights),
                 at=Beginning(one.name, one.given, one.origin),
+                alone=self.alone and not (together and len(requests) > 1),
             )
             for one, own, formed in zip(requests, read, pairs, strict=True)
         ]
-        together = any(one.settings.schedule == "interleaved" for one in requests)
         yield from interleaved(runs) if together else in_turn(runs)
         stopped = cancelled()
         for one, run, own, formed in zip(requests, runs, read, pairs, strict=True):

@@ -41,6 +41,24 @@ def capture(step: Callable[[], None], state: list[Tensor]) -> Callable[[], None]
     return graph.replay
 
 
+class Stretch:
+    """See `device_round.Stretch`: by events of the stream that is current on the device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def begin(self) -> None:
+        self._begin.record(torch.cuda.current_stream(self._device))
+
+    def end(self) -> None:
+        self._end.record(torch.cuda.current_stream(self._device))
+
+    def seconds(self) -> float:
+        self._end.synchronize()
+        return self._begin.elapsed_time(self._end) / 1000
+
+
 def mark(place: Tensor) -> None:
     """Write the device's clock, in nanoseconds, into an int64 [1] when the stream gets there.
 

@@ -1,7 +1,7 @@
 """A whole round as one tensor program: drafts, verification, rewinds and the new tail of the text.
 
 Nothing in `DeviceRound.step` waits for the device or looks at a value, so the program can be
-captured once and replayed: a round then costs one launch and one small copy to the host. The
+captured once and replayed: a round then costs one launch, and some of them one small copy to the host. The
 sequences are rewound by what `length` says, and by nothing else.
 """
 
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from specdec_tui.backends import cuda_graphs
 from specdec_tui.backends.model import StaticSequence
 from specdec_tui.decoding import kernel_choosing
 from specdec_tui.decoding.kernel_choosing import KernelChoosing
@@ -34,6 +36,47 @@ def host_mark(place: Tensor) -> None:
 def fastest(plan: Plan, state: RoundState) -> Choosing:
     """By kernels of our own where they serve."""
     return (KernelChoosing if kernel_choosing.fits(plan, state.length.device) else TorchChoosing)(plan, state)
+
+
+class Stretch(Protocol):
+    """What a device is given between two calls, and the time that it takes for that alone."""
+
+    def begin(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    def seconds(self) -> float:
+        """Waits for the end. What was given before the beginning does not count, nor time without work behind the end.
+
+        Until the first of the work gets there, from the beginning on, does.
+        """
+        ...
+
+
+class HostStretch:
+    """For a device that computes as it is told."""
+
+    def __init__(self) -> None:
+        self._begin = self._end = 0.0
+
+    def begin(self) -> None:
+        self._begin = time.perf_counter()
+
+    def end(self) -> None:
+        self._end = time.perf_counter()
+
+    def seconds(self) -> float:
+        return self._end - self._begin
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rounds under way. `first`: the place of their results, which stand in `results` when the stretch has ended."""
+
+    rounds: int
+    first: int
+    results: Tensor
+    stretch: Stretch
 
 
 class RoundResult(NamedTuple):
@@ -67,7 +110,15 @@ class DeviceRound:
         self.plan, self.target, self.drafter, self._mark = plan, target, drafter, mark
         self._state = RoundState(plan, drafter is not None, target.capacity, device)
         self._choosing = choose(plan, self._state)
-        self._host = torch.empty_like(self._state.out, device="cpu", pin_memory=device.type == "cuda")
+        on_gpu = device.type == "cuda"
+        self._unread: list[tuple[Tensor, Stretch]] = [
+            (
+                torch.empty_like(self._state.out, device="cpu", pin_memory=on_gpu),
+                cuda_graphs.Stretch(device) if on_gpu else HostStretch(),
+            )
+            for _ in range(2)
+        ]
+        self._slot = 0
 
     @property
     def state(self) -> list[Tensor]:
@@ -83,19 +134,10 @@ class DeviceRound:
         """Uniform numbers that a round with so many drafts has used up."""
         return ((1 + (self.drafter is not None)) * drafts + 1) if self.uniforms else 0
 
-    @property
-    def rows(self) -> Sequence[Tensor] | None:
-        """The drafter's scores [V] of each draft of the last round; None where it had none."""
-        return self._choosing.rows
-
     def begin(self, ids: Sequence[int], prompt_length: int, limit: int, uniforms: Sequence[float], seed: int) -> None:
         """Go on behind the text `ids`, of which both sequences hold all but the last; it may grow to `limit`."""
         self._state.begin(ids, prompt_length, limit, uniforms, seed)
-
-    def rewind_results(self) -> None:
-        """Let the results of the next round be the first ones read."""
-        if self.plan.steps > 1:
-            self._state.slot.zero_()
+        self._slot = 0
 
     def give(self, drafts: Sequence[int]) -> None:
         """Drafts of the host for the next round, at most γ."""
@@ -120,19 +162,42 @@ class DeviceRound:
         self._mark(marks[2:])
         choosing.finish(logits)
 
-    def scores_of(self, index: int) -> Tensor:
-        """The target's scores [γ+1, V] in the round read at this index; they hold until the next round is played."""
-        return self._state.kept[index] if self.plan.steps > 1 else self._choosing.scores
+    def send(self, play: Callable[[], None], rounds: int) -> Batch:
+        """Play at most `steps` rounds, and let their results come to the host. Does not wait.
 
-    def read(self, rounds: int) -> list[RoundResult]:
-        """The last `rounds` rounds, waiting for them."""
-        gamma = self.plan.gamma
-        self._host.copy_(self._state.out)
-        found = []
-        for drafting, verifying, accepted, emitted, count, sound, *rest in self._host[:rounds].tolist():
+        A second batch may be sent before the first is read.
+        """
+        results, stretch = self._unread[0]
+        self._unread.reverse()
+        batch = Batch(rounds, self._slot, results, stretch)
+        stretch.begin()
+        for _ in range(rounds):
+            play()
+        results.copy_(self._state.out, non_blocking=True)
+        stretch.end()
+        self._slot = (self._slot + rounds) % self.plan.steps
+        return batch
+
+    def scores_of(self, batch: Batch, index: int) -> Tensor:
+        """The target's scores [γ+1, V] in a round of a batch; they hold until the next round is played."""
+        several = self.plan.steps > 1
+        return self._state.kept[(batch.first + index) % self.plan.steps] if several else self._choosing.scores
+
+    def rows_of(self, batch: Batch, index: int) -> Sequence[Tensor] | None:
+        """The drafter's scores [V] of each draft, as long; None where it has none."""
+        if self.drafter is None or self.plan.steps == 1:
+            return self._choosing.rows
+        return list(self._state.kept_rows[(batch.first + index) % self.plan.steps])
+
+    def read(self, batch: Batch) -> tuple[list[RoundResult], float]:
+        """What came of each round, and the seconds that the device took for all, waiting for them."""
+        seconds, gamma = batch.stretch.seconds(), self.plan.gamma
+        rows, found = batch.results.tolist(), []
+        for index in range(batch.first, batch.first + batch.rounds):
+            drafting, verifying, accepted, emitted, count, sound, *rest = rows[index % len(rows)]
             n = int(count)
             drafts, score = [int(token) for token in rest[:n]], rest[gamma]
             numbers = [rest[gamma * (1 + kind) + 1 :][:n] for kind in range(4)]
             verdict = (int(accepted), int(emitted), score, bool(sound))
             found.append(RoundResult(drafting / 1e9, verifying / 1e9, drafts, *verdict, numbers))
-        return found
+        return found, seconds

@@ -13,18 +13,19 @@ from specdec_tui.backends.answering import Answering
 from specdec_tui.backends.errors import first_line, is_out_of_memory
 from specdec_tui.backends.model import CausalModel, StaticModel, StaticSequence, bucket
 from specdec_tui.decoding.controls import NO_CONTROLS, Controls
-from specdec_tui.decoding.device_round import DeviceRound, Mark, RoundResult, host_mark
+from specdec_tui.decoding.device_round import Batch, DeviceRound, Mark, RoundResult, host_mark
 from specdec_tui.decoding.drafters import Drafter, ModelDrafter, Proposal
 from specdec_tui.decoding.ending import Completes, nowhere
 from specdec_tui.decoding.prompt import Stopped
-from specdec_tui.decoding.records import Capturing, Notice, PrefillDone, Record, RunEnded, Status
+from specdec_tui.decoding.records import Capturing, Insight, Notice, PrefillDone, Record, RunEnded, Status
 from specdec_tui.decoding.round_state import Plan
-from specdec_tui.decoding.rows import Row
 from specdec_tui.decoding.rules import Verdict
 from specdec_tui.decoding.run import Run
 from specdec_tui.decoding.sampling import Sampler
 
-STEPS = 4  # rounds without drafts that the host reads at once
+STEPS = 4  # rounds that the host reads at once, where it drafts none
+SLOW = 0.015  # seconds of a round beyond which each is read by itself, so that a screen lives
+KEPT_BYTES = 64 << 20  # scores of rounds that are read at once: 3.6 MB a round of 3 drafts and 128,256 ids
 # Drafts that are too many are written, and then forgotten. The same for every plan, and so the same capacity: how
 # attention is cut into shares, and so how its sums round, must not depend on the strategy.
 SPARE = 33
@@ -88,11 +89,16 @@ def need_of(
         Sampler() if sampler.is_greedy else sampler,
         "" if sampler.is_greedy else rule,
         tuple(sorted(end_ids)),
-        1 if drafter else STEPS,
+        1 if drafter is not None and own is None else _steps(gamma if own else 0, target.vocab_size),
         None if own is None else own.fit,
         0 if model is None else model.vocab_size,
     )
     return Need(target, model, plan, bucket(capacity + SPARE))
+
+
+def _steps(gamma: int, width: int) -> int:
+    """Rounds that are read at once: see `RoundState.kept`."""
+    return max(1, min(STEPS, KEPT_BYTES // (4 * (2 * gamma + 1) * width)))
 
 
 @dataclass
@@ -177,12 +183,18 @@ def open_static(model: CausalModel, capacity: int) -> StaticSequence:
 
 @dataclass
 class DeviceRun(Run):
-    """A run with `programs`. Where they cannot be had it is the plain run, and says so."""
+    """A run with `programs`. Where they cannot be had it is the plain run, and says so.
+
+    `alone`: nothing else is computed or timed while a consumer holds a record, so the next rounds may be under way.
+    """
 
     programs: Programs = field(default_factory=Programs)
     rule_name: str = "rejection"
     seed: int = 0
+    alone: bool = False
     program: Program | None = None
+    _under_way: Batch | None = None
+    _slow: bool = False
     _stream: torch.Tensor = field(default_factory=lambda: torch.empty(0))  # of the dice, where the rounds began
     _used: int = 0  # numbers that rounds have taken from there
 
@@ -192,8 +204,19 @@ class DeviceRun(Run):
         try:
             return (yield from super().records(prompt_ids, use_cache, cancelled))
         finally:
-            if self.program is not None:
-                self.programs.take_back(self.program)
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """The program is idle again; nothing of it is under way."""
+        program, self.program = self.program, None
+        if program is not None:
+            self._wait(program)
+            self.programs.take_back(program)
+
+    def _wait(self, program: Program) -> None:
+        if self._under_way is not None:
+            program.round.read(self._under_way)
+            self._under_way = None
 
     def _need(self, use_cache: bool) -> Need:
         """ValueError with a reason where there can be no program."""
@@ -261,7 +284,7 @@ class DeviceRun(Run):
         self.ids.append(first)
         if self.drafter and played.drafter is None:
             self.drafter.settle(self.ids, len(self.ids) - 1, scores)
-        self._stream, self._used = self.dice.state, 0
+        self._stream, self._used, self._slow = self.dice.state, 0, False
         most = min(played.uniforms, (2 * self.gamma + 1) * self.room)  # a round has a token of its own
         played.begin(self.ids, self.prompt_length, capacity, self.dice.uniforms(most), self.seed)
         self._synchronize()
@@ -275,24 +298,46 @@ class DeviceRun(Run):
         if self.program is None:
             yield from super()._play(number)
             return
-        played, count = self.program.round, self.program.round.plan.steps
+        played = self.program.round
         given, draft_seconds = Proposal(), 0.0
-        if played.drafter is None and self.drafter:
+        if self._drafts_on_host:
             given, draft_seconds = self._propose()
             played.give(given.ids)
         begin = self.clock()
-        played.rewind_results()
-        for _ in range(min(count, self.room)):
-            self.program.play()
-        results = played.read(min(count, self.room))
-        seconds = (self.clock() - begin) / len(results)
-        if results[0].drafts and (not results[0].sound or not math.isfinite(results[0].score)):
-            yield from self._go_on_plainly()
-            return
+        batch, was_ahead = self._under_way or self._send(self.room), self._under_way is not None
+        assert batch is not None, "there is room"
+        least = self.room - batch.rounds * (played.plan.gamma + 1)
+        self._under_way = self._send(least) if self._goes_ahead else None
+        results, on_device = played.read(batch)
+        # Of rounds that follow others on the device, or are followed, the host cannot tell when they began or ended.
+        seconds = on_device if was_ahead or self._under_way else self.clock() - begin
+        self._slow = seconds > SLOW * len(results)
+        passes = sum(result.draft_seconds + result.verify_seconds for result in results)
+        other = max(0.0, seconds - passes) / len(results)
         for index, result in enumerate(results):
-            yield from self._told(number + index, result, played.scores_of(index), draft_seconds, seconds)
+            if result.drafts and (not result.sound or not math.isfinite(result.score)):
+                yield from self._go_on_plainly()
+                return
+            yield from self._told(number + index, result, (batch, index), draft_seconds, other)
             if self._end(lambda: False):
                 return
+
+    @property
+    def _drafts_on_host(self) -> bool:
+        assert self.program is not None
+        return self.drafter is not None and self.program.round.drafter is None
+
+    @property
+    def _goes_ahead(self) -> bool:
+        """Whether rounds may be played before those before them are told: insight reads scores on the device."""
+        return self.alone and not self.insight and not self._drafts_on_host
+
+    def _send(self, room: int) -> Batch | None:
+        """Play rounds that begin with room for a token even where those before keep all drafts; None without any."""
+        assert self.program is not None
+        played = self.program.round
+        rounds = min(1 if self._slow else played.plan.steps, (room - 1) // (played.plan.gamma + 1) + 1)
+        return played.send(self.program.play, rounds) if rounds > 0 else None
 
     def _go_on_plainly(self) -> Iterator[Record]:
         """Do without the program from here, at the same place of the text and of the stream of chance.
@@ -301,43 +346,43 @@ class DeviceRun(Run):
         """
         assert self.program is not None
         yield Notice("goes on step by step: scores of a captured round are not numbers (NaN)")
-        program, self.program = self.program, None
-        self.programs.take_back(program)
+        drafted = self.program.round.drafter is not None
+        self._give_back()
         self.dice.go_back(self._stream, self._used)
         capacity = len(self.ids) + self.room
         self.context = self.target.open(capacity=capacity)
         self.context.extend(self.ids[:-1], keep=1)
-        if self.drafter and program.round.drafter is not None:
+        if self.drafter and drafted:
             setup = self._setup(capacity, use_cache=True)
             self.drafter.start(self.ids[:-1], replace(setup, given=setup.given - 1))
 
     def _told(
-        self, number: int, result: RoundResult, scores: torch.Tensor, draft_seconds: float, seconds: float
+        self, number: int, result: RoundResult, place: tuple[Batch, int], draft_seconds: float, other: float
     ) -> Iterator[Record]:
-        """The records of a round that is over."""
+        """The records of a round that is over, of a batch at an index. The clock runs only while drafters are told."""
         if not result.sound:
             raise FloatingPointError("the model's probabilities are not finite numbers")
         assert self.program is not None
         played, position, drafts = self.program.round, self.position, result.drafts
         self._used += played.uniforms_of(len(drafts))
-        rows: list[Row | None] = [None] * len(drafts)
-        if played.rows is not None:
-            rows = [*played.rows[: len(drafts)]]
-        proposal = Proposal(drafts, rows)
+        own = played.rows_of(*place) if self.insight else None
+        proposal = Proposal(drafts, [None] * len(drafts) if own is None else [*own[: len(drafts)]])
         yield from self._proposed(number, proposal)
         ended = bool(drafts) and result.accepted == len(drafts) and drafts[-1] in self.ending.ids
         p, q, *rest = result.numbers
         acceptance, draws = ([None if math.isnan(value) else value for value in numbers] for numbers in rest)
         verdict = Verdict(result.accepted, None if ended else result.emitted, p, q, acceptance, draws)
-        begin = self.clock()
         self.ids += drafts[: result.accepted]
         kept = len(self.ids)
         if not ended:
             self.ids.append(result.emitted)
-        if self.drafter and played.drafter is None:
-            self.drafter.settle(self.ids, kept, scores[: result.accepted + 1])
-        seconds += self.clock() - begin
-        drafting, verifying = draft_seconds + result.draft_seconds, result.verify_seconds
-        other = max(0.0, seconds - result.draft_seconds - verifying)
-        seen = self._seen(scores, proposal, verdict)
-        yield self._round(number, position, proposal, verdict, result.score, (drafting, verifying, other), seen)
+        if self._drafts_on_host:
+            assert self.drafter is not None
+            begin = self.clock()
+            self.drafter.settle(self.ids, kept, played.scores_of(*place)[: result.accepted + 1])
+            other += self.clock() - begin
+        seconds = (draft_seconds + result.draft_seconds, result.verify_seconds, other)
+        seen: Sequence[Insight | None] = [None] * (played.plan.gamma + 1)
+        if self.insight:
+            seen = self._seen(played.scores_of(*place), proposal, verdict)
+        yield self._round(number, position, proposal, verdict, result.score, seconds, seen)

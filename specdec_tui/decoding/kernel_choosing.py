@@ -29,6 +29,14 @@ class _Kernels(NamedTuple):
     finishing: ModuleType
 
 
+class _Kept(NamedTuple):
+    """Where rows of each round are kept: `steps` parts of `size` numbers, of which the first row's place is given."""
+
+    rows: Tensor
+    steps: int
+    size: int
+
+
 @cache
 def kernels() -> _Kernels | None:
     """The kernels; None where there is no Triton."""
@@ -114,9 +122,9 @@ class KernelChoosing:
         draft, known = state.block[index + 1 :], self._plan.drafter_ids
         if self._greedy:
             self._drawn.append(logits[0])
-            self._tile_bests(logits)
+            self._tile_bests(logits, self._place_of(index))
         else:
-            self._process(logits, self._drafted[index:], index)
+            self._process(logits, self._drafted[index:], index, self._place_of(index))
             self._drawn.append(self._drafted[index])
         if self._greedy or self._noisy:
             self._choosing.take_best[(1,)](
@@ -136,12 +144,24 @@ class KernelChoosing:
             many=self._many, **self._sizes, num_warps=_WARPS, **self._early,
         )  # fmt: skip
 
-    def _tile_bests(self, logits: Tensor) -> None:
-        self._choosing.tile_bests[(self._tiles, len(logits))](
-            logits, self._bests, **self._sizes, num_warps=_WARPS, **self._early
-        )
+    def _place_of(self, index: int) -> _Kept:
+        """Where the row of a draft is kept."""
+        plan, kept = self._plan, self._state.kept_rows
+        return _Kept(kept.view(-1)[index * plan.width :] if len(kept) else kept, len(kept), plan.gamma * plan.width)
 
-    def _process(self, logits: Tensor, chances: Tensor, begin: int) -> None:
+    @property
+    def _place(self) -> _Kept:
+        """Where the target's rows are kept."""
+        kept = self._state.kept
+        return _Kept(kept, len(kept), (self._plan.gamma + 1) * self._plan.width)
+
+    def _tile_bests(self, logits: Tensor, kept: _Kept) -> None:
+        self._choosing.tile_bests[(self._tiles, len(logits))](
+            logits, self._bests, kept.rows, self._state.slot, kept.steps, kept.size, **self._sizes, num_warps=_WARPS,
+            **self._early,
+        )  # fmt: skip
+
+    def _process(self, logits: Tensor, chances: Tensor, begin: int, kept: _Kept) -> None:
         """The distributions of logits [n, V] into the first rows of `chances`, with what a draw from them needs.
 
         The first row is of the position `begin` behind that of the round.
@@ -172,8 +192,8 @@ class KernelChoosing:
             )
         self._drawing.write_rows[grid](
             logits, self._settings, self._peaks, self._sums, *found, chances, self._running, self._bests,
-            state.noise.seed, state.length, state.prompt, begin, self._noisy, count, self._listed, mass, floored,
-            self._scale, **options,
+            kept.rows, state.slot, state.noise.seed, state.length, state.prompt, begin, kept.steps, kept.size,
+            self._noisy, count, self._listed, mass, floored, self._scale, **options,
         )  # fmt: skip
 
     def block(self) -> tuple[Tensor, Tensor]:
@@ -190,9 +210,9 @@ class KernelChoosing:
         scores, options = logits, {**self._sizes, "num_warps": _WARPS, **self._early}
         drafted = running = rests = logits
         if self._greedy:
-            self._tile_bests(logits)
+            self._tile_bests(logits, self._place)
         else:
-            self._process(logits, self._chances, 0)
+            self._process(logits, self._chances, 0, self._place)
             scores, running = self._chances, self._running
             drafted = self._drafted if known else scores
             rests = self._rests if gamma else running
@@ -200,8 +220,6 @@ class KernelChoosing:
                 self._finishing.tile_rests[(self._tiles, gamma)](
                     scores, drafted, state.block, rests, plan.rule == "block", gamma, known, **options
                 )
-        if plan.steps > 1:
-            state.kept.index_copy_(0, state.slot, scores[None])
         self._finishing.finish[(1,)](
             scores, drafted, running, rests, self._bests, state.chance, state.ends, state.marks, state.count,
             state.limit, state.length, state.taken, state.slot, state.tail, state.block, state.places, state.out,

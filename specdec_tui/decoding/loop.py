@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from specdec_tui.backends.answering import AT_ONCE, Answering, Calls
 from specdec_tui.backends.errors import NotDone, describe_error
@@ -48,6 +49,7 @@ def decode(
     programs: Programs | None = None,
     warm_up: Callable[[], PassTimes] = nothing,
     calls: Calls = AT_ONCE,
+    alone: bool = False,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Record]:
     """Run one strategy on a prompt and yield its records, `RunEnded` always last.
@@ -61,7 +63,8 @@ def decode(
     do not. `warm_up` is called before the clock of a run that goes step by step, and
     returns what passes of the target take, to be told with the prefill. With `beams` the text is searched
     for: no drafter, rule or chance has part in it, and its rounds are steps of the search. `calls`: how a target on a
-    server is asked.
+    server is asked. `alone`: nothing else is computed or timed while the consumer holds a record. The device may then
+    have rounds under way meanwhile, whose time is told by its own clock.
 
     `given`: new tokens that the text has already, behind the prompt; the run goes on behind them as if it had made
     them. Positions, controls, stop strings and noise count them; `max_new_tokens` and `RunStarted` do not: they tell
@@ -94,7 +97,8 @@ def decode(
         elif beams is not None:
             run = BeamRun(*parts, warm_up=warm_up, beams=beams, is_captured=programs is not None)
         elif programs is not None:
-            run = DeviceRun(*parts, warm_up=warm_up, given=tuple(given), programs=programs, rule_name=rule, seed=seed)
+            own = partial(DeviceRun, programs=programs, rule_name=rule, seed=seed, alone=alone)
+            run = own(*parts, warm_up=warm_up, given=tuple(given))
         end = yield from run.records(prompt_ids, use_cache, cancelled)
     except Exception as error:
         end = RunEnded(EndReason.ERROR, describe_error(error))

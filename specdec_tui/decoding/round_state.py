@@ -21,7 +21,7 @@ Fit = Callable[[Tensor], Tensor]
 class Plan:
     """What decides the program: a round of at most `gamma` drafts over a vocabulary of `width`.
 
-    `steps` rounds are kept on the device before the host reads them. `fit` brings the drafter's logits [V'] to
+    The host reads up to `steps` rounds at once. `fit` brings the drafter's logits [V'] to
     the target's vocabulary; ids from `drafter_ids` on are unknown to the drafter.
     """
 
@@ -46,7 +46,8 @@ class RoundState:
     last one and the drafts, of which the host gave `count`; `places` [γ + 2], those from the tail's first on; numbers
     of the stream `chance` float64 already `taken`; and the `slot` of `out` float64 [steps, 7 + 5γ] for the results.
     `marks` [3]: when a round, its drafts and its verification began or ended, in nanoseconds. `drafts`: whether a
-    model drafts in the round; `capacity` of the text.
+    model drafts in the round; `capacity` of the text. Of several rounds read at once `kept` [steps, γ + 1, V] has the
+    target's scores and `kept_rows` [steps, γ, V] the drafter's, by the slot: 4 (2γ + 1) V bytes a round.
     """
 
     def __init__(self, plan: Plan, drafts: bool, capacity: int, device: torch.device) -> None:
@@ -61,9 +62,9 @@ class RoundState:
         self.uniforms = (2 * plan.gamma + 1) * capacity if plan.device_rule.uniforms else 0
         self.chance = torch.zeros(self.uniforms, dtype=torch.float64, device=device)
         self.out = torch.zeros(plan.steps, FACTS + 5 * plan.gamma, dtype=torch.float64, device=device)
-        # Of several rounds, each is kept: the target's scores of all of them are asked for after the last.
-        kept = (plan.steps, plan.gamma + 1, plan.width) if plan.steps > 1 else (0,)
-        self.kept = torch.zeros(kept, dtype=torch.float32, device=device)
+        several = plan.steps if plan.steps > 1 else 0
+        self.kept = torch.zeros(several, plan.gamma + 1, plan.width, device=device)
+        self.kept_rows = torch.zeros(several if drafts else 0, plan.gamma, plan.width, device=device)
 
     @property
     def given(self) -> Tensor:

@@ -61,6 +61,8 @@ class TorchChoosing:
         state.out.index_copy_(0, state.slot, row[None])
         if plan.steps > 1:
             state.kept.index_copy_(0, state.slot, scores[None])
+            if rows is not None:
+                state.kept_rows.index_copy_(0, state.slot, rows[None])
         state.slot.add_(1).remainder_(plan.steps)
         last = state.block.index_select(0, found.accepted)  # the token before the emitted one
         torch.cat((last, found.emitted), out=state.tail)

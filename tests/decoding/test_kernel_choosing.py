@@ -59,7 +59,7 @@ def choosing(sampler: Sampler, width: int = WIDTH, gamma: int = 2, room: int = 6
 
 def processed(sampler: Sampler, logits: torch.Tensor, room: int = 64) -> torch.Tensor:
     own = choosing(sampler, logits.shape[-1], len(logits) - 1, room)
-    own._process(logits.to(DEVICE), own._chances, 0)
+    own._process(logits.to(DEVICE), own._chances, 0, own._place)
     return own._chances.cpu()
 
 
@@ -254,12 +254,12 @@ def played(plan: Plan, choose: Any, drafts: bool, rounds: int, spoilt: int = -1)
     for number in range(rounds):
         if not drafts and plan.gamma:
             made.give([(3 * number + 5 * i) % plan.width for i in range(number % (plan.gamma + 1))])
-        made.rewind_results()
-        for _ in range(plan.steps):
-            made.step()
-        results += made.read(plan.steps)
-        scores = torch.stack([made.scores_of(i) for i in range(plan.steps)]).cpu().clone()
-        rows = None if made.rows is None else torch.stack([*made.rows]).cpu().clone()
+        batch = made.send(made.step, plan.steps)
+        results += made.read(batch)[0]
+        scores = torch.stack([made.scores_of(batch, i) for i in range(plan.steps)]).cpu().clone()
+        by_round = [made.rows_of(batch, i) for i in range(plan.steps)]
+        rows = torch.stack([torch.stack([*rows]) for rows in by_round if rows]).cpu() if drafts else None
+        assert drafts or by_round == [None] * plan.steps
         left.append((scores, rows, [tensor.tolist() for tensor in made.state]))
     return results, left
 
@@ -287,7 +287,8 @@ def fit(logits: torch.Tensor) -> torch.Tensor:
 
 def compare(sampler: Sampler, rule: str, gamma: int, kind: str, rounds: int = 3, spoilt: int = -1) -> list[RoundResult]:
     drafts, known = kind in ("model", "smaller"), WIDTH - 6 * (kind == "smaller")
-    plan = Plan(gamma, WIDTH, sampler, rule, (3, 8, 50), 3 if kind == "none" else 1, fit, known if drafts else 0)
+    steps = {"none": 3, "smaller": 2}.get(kind, 1)
+    plan = Plan(gamma, WIDTH, sampler, rule, (3, 8, 50), steps, fit, known if drafts else 0)
     one, mine = played(plan, small, drafts, rounds, spoilt)
     other, theirs = played(plan, TorchChoosing, drafts, rounds, spoilt)
     if not assert_same(one, other):
@@ -333,7 +334,7 @@ def test_a_residual_that_rounding_leaves_empty_is_drawn_from_the_target(rule: st
     p[:, 20] = 0.39
 
     class Prepared(KernelChoosing):
-        def _process(self, logits: torch.Tensor, chances: torch.Tensor, begin: int) -> None:
+        def _process(self, logits: torch.Tensor, chances: torch.Tensor, begin: int, kept: Any) -> None:
             chances[: len(logits)] = logits
             padded = torch.nn.functional.pad(logits, (0, self._tiles * TILE - WIDTH)).double()
             self._running[: len(logits)] = padded.view(len(logits), -1, TILE).sum(-1)
@@ -375,9 +376,7 @@ def chain_statistic(rule: str, sampler: Sampler, width: int = 23, texts: int = 1
         made.begin([1, 2], 1, 4000, torch.rand(made.uniforms, dtype=torch.float64, generator=generator).tolist(), text)
         last = 2
         for _ in range(950):
-            made.rewind_results()
-            play()
-            (result,) = made.read(1)
+            ((result,), _) = made.read(made.send(play, 1))
             for token in [*result.drafts[: result.accepted], result.emitted]:
                 counts[last, token] += 1
                 last = token

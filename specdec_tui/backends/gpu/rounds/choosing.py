@@ -41,21 +41,44 @@ def id_of(best: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def keep(
+    history: tl.tensor,
+    slot: tl.tensor,
+    values: tl.tensor,
+    place: tl.tensor,
+    inside: tl.tensor,
+    size: tl.constexpr,
+) -> None:
+    """Write values to their place in history float32 [steps, size], in the part of the round that has this slot."""
+    tl.store(history + tl.load(slot) * size + place, values, mask=inside)
+
+
+@triton.jit(do_not_specialize_on_alignment=["history"])
 def tile_bests(
     rows: tl.tensor,
     bests: tl.tensor,
+    history: tl.tensor,
+    slot: tl.tensor,
+    steps: tl.constexpr,
+    size: tl.constexpr,
     width: tl.constexpr,
     tiles: tl.constexpr,
     tile: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
-    """bests int64 [n, tiles]: `best_of` every tile of rows float32 [n, width]. Grid (tiles, n)."""
+    """bests int64 [n, tiles]: `best_of` every tile of rows float32 [n, width]. Grid (tiles, n).
+
+    Of several rounds (`steps` > 1) the rows go to history too, see `keep`.
+    """
     if overlap:
         gdc_launch_dependents()
         gdc_wait()
     token = tl.program_id(0) * tile + tl.arange(0, tile)
     row = tl.program_id(1)
-    value = tl.load(rows + row.to(tl.int64) * width + token, mask=token < width, other=0.0)
+    place = row.to(tl.int64) * width + token
+    value = tl.load(rows + place, mask=token < width, other=0.0)
+    if steps > 1:
+        keep(history, slot, value, place, token < width, size)
     best = tl.max(tl.where(token < width, best_of(value, token), _NONE), 0)
     tl.store(bests + row * tiles + tl.program_id(0), best)
 

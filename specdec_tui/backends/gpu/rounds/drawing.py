@@ -17,6 +17,7 @@ from specdec_tui.backends.gpu.rounds.choosing import (
     LEVELS,
     STATE,
     best_of,
+    keep,
     kept,
     peak_of,
     recalled,
@@ -116,7 +117,7 @@ def sum_kept(
     tl.atomic_add(total + 2 * row, tl.sum(tl.where(asked, whole, 0), 0), mask=top == top, sem="relaxed")
 
 
-@triton.jit(do_not_specialize=["begin"], do_not_specialize_on_alignment=["chances"])
+@triton.jit(do_not_specialize=["begin"], do_not_specialize_on_alignment=["chances", "history"])
 def write_rows(
     rows: tl.tensor,
     settings: tl.tensor,
@@ -129,10 +130,14 @@ def write_rows(
     chances: tl.tensor,
     running: tl.tensor,
     bests: tl.tensor,
+    history: tl.tensor,
+    slot: tl.tensor,
     seed: tl.tensor,
     length: tl.tensor,
     prompt: tl.tensor,
     begin: tl.tensor,
+    steps: tl.constexpr,
+    size: tl.constexpr,
     noisy: tl.constexpr,
     searches: tl.constexpr,
     listed: tl.constexpr,
@@ -150,6 +155,7 @@ def write_rows(
 
     running float64 [n, tiles]: the sums of its tiles; or if `noisy` bests int64 [n, tiles]: `best_of` every tile under
     the noise of its position, that of the first row being `begin` behind that of the round. `floored`: min-p cuts too.
+    Of several rounds (`steps` > 1) the rows go to history too, see `choosing.keep`.
     """
     if overlap:
         gdc_launch_dependents()
@@ -180,6 +186,8 @@ def write_rows(
     chance = tl.div_rn(weight, whole.to(tl.float32))
     chance = tl.where(top == top, chance, float("nan"))
     tl.store(chances + place, chance, mask=inside)
+    if steps > 1:
+        keep(history, slot, chance, place, inside, size)
     at = row * tiles + tl.program_id(0)
     if noisy:
         position = tl.load(length) - tl.load(prompt) + begin + row
