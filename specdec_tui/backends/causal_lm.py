@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from specdec_tui.backends import compiled_model
 from specdec_tui.backends.cache import RewindableCache, cache_argument, keeps_only_keys_and_values
 from specdec_tui.backends.context_lengths import context_length_of
 from specdec_tui.backends.contexts import CachedContext, RecomputedContext
@@ -174,13 +175,14 @@ class TransformersModel:
     def open_static(self, capacity: int) -> StaticSequence:
         """See `model.StaticModel`. The first call finds out which passes give the model's logits, fastest first."""
         if self._static is None:
-            self._static = self._agreeing_static()
+            self._static = self._agreeing_static(bucket(capacity))
         return self._static(bucket(capacity))
 
-    def _agreeing_static(self) -> OpenStatic:
+    def _agreeing_static(self, capacity: int) -> OpenStatic:
         reason = why_not_static(self.model) if self._keeping is None else STATES  # not each config declares them
         if reason:
             raise ValueError(reason)
+        why, told = "", False
         if self._device.type == "cuda":
             why = gpu_model.why_not(self.model)
             told = not why or self.dtype is not torch.float32  # for which no kernels are meant
@@ -194,8 +196,6 @@ class TransformersModel:
                 raise
             except Exception as error:  # compilers fail in ways of their own, and transformers' layers need none
                 why = f"the GPU kernels fail ({type(error).__name__}: {first_line(error)}) here"
-            if told:
-                self.static_note = f"captured over transformers' layers, which are slower: {why}"
         plain = partial(StaticContext, self.model, self.forward, self._context_length)
         try:
             excess = self._static_difference(plain)
@@ -206,7 +206,14 @@ class TransformersModel:
             raise ValueError(f"its code does not work over a cache of fixed size ({fault})") from None
         if excess > 0:
             raise ValueError(f"its logits would differ by {excess:.2g} more than rounding explains")
-        return plain
+        compiled = None
+        if self._device.type == "cuda":
+            compiled, fault = compiled_model.opener(self.model, self.forward, self._context_length, capacity)
+            if told:
+                how = "compiled" if compiled else "which are slower"
+                more = "" if compiled or fault == why else f"; they are not compiled: {fault}"
+                self.static_note = f"captured over transformers' layers, {how}: {why}{more}"
+        return compiled or plain
 
     def _static_difference(self, open_static: OpenStatic) -> float:
         """By how much logits of passes over texts, begun and taken back, miss those of the texts as a whole.

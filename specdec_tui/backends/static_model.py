@@ -174,8 +174,11 @@ class StaticContext:
         }
         if self._keeps_some:
             arguments["logits_to_keep"] = keep
+        return self._logits(ids, arguments)[0, -keep:].float()
+
+    def _logits(self, ids: Tensor, arguments: dict[str, Any]) -> Tensor:
         logits: Tensor = self._model(ids[None], **arguments).logits
-        return logits[0, -keep:].float()
+        return logits
 
     def _mask(self, places: Tensor) -> Tensor | dict[str, Tensor]:
         """What tokens at `places` [m, 1] see, [1, 1, m, capacity]; by kind of layer where there are two."""

@@ -14,7 +14,7 @@ import torch
 from tiny_transformers import tiny_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from specdec_tui.backends import static_model
+from specdec_tui.backends import compiled_model, static_model
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.gpu import model as gpu_model
 from specdec_tui.backends.model import bucket, nothing
@@ -387,7 +387,7 @@ def test_kernels_that_fail_are_told_and_replaced_by_the_layers(monkeypatch: pyte
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model, "_difference_over", lambda open_static, length: open_static(256) and -1.0)
         model.open_static(100)
-    assert model.static_note.endswith("the GPU kernels fail (RuntimeError: no compiler here) here")
+    assert model.static_note.count("the GPU kernels fail (RuntimeError: no compiler here) here")
     model._device = torch.device("cpu")
     plain, device = both(model, lambda: None, Programs(), sampler=GREEDY)
     assert [record.message for record in device if isinstance(record, Notice)] == [model.static_note]
@@ -398,12 +398,14 @@ def test_kernels_that_fail_are_told_and_replaced_by_the_layers(monkeypatch: pyte
 def test_a_model_that_the_kernels_are_not_for_says_why_it_goes_over_the_layers(
     dtype: torch.dtype, told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(compiled_model.launches, "kernels", lambda: None)
     monkeypatch.setattr(gpu_model, "why_not", lambda model: "its heads are wider than 256")
     model = TransformersModel(tiny_model("llama").to(dtype))
     monkeypatch.setattr(model, "_device", SimpleNamespace(type="cuda"))
     monkeypatch.setattr(model, "_difference_over", lambda open_static, length: -1.0)
     assert type(model.open_static(100)) is StaticContext
-    note = "captured over transformers' layers, which are slower: its heads are wider than 256"
+    note = "captured over transformers' layers, which are slower: its heads are wider than 256; "
+    note += "they are not compiled: there is no Triton"
     assert model.static_note == (note if told else "")
 
 
@@ -440,7 +442,7 @@ def test_kernels_that_give_other_logits_are_told_and_replaced_by_the_layers(
     model._device = SimpleNamespace(type="cuda")  # type: ignore[assignment]
     opened = model.open_static(100)
     assert type(opened) is (StaticContext if fault else Wrong)
-    assert model.static_note.endswith("the GPU kernels do not give its logits here") == bool(fault)
+    assert model.static_note.count("the GPU kernels do not give its logits here") == bool(fault)
     model._device = torch.device("cpu")
     plain, device = both(model, lambda: None, Programs(), sampler=GREEDY)
     assert_same(plain, [record for record in device if not isinstance(record, Notice)])

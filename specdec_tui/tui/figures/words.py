@@ -353,7 +353,7 @@ def status_parts(
         case PaneState.WAITING:
             return [[("waiting", QUIET)]], 0
         case PaneState.CAPTURING:
-            return [[("capturing the round…", "$token-bonus")]], 0
+            return [[("compiling, capturing…", "$token-bonus")]], 0
         case PaneState.PREFILL:
             tokens = figures.prompt_tokens
             return [[(f"reading {tokens} prompt token{'' if tokens == 1 else 's'}…", "$token-bonus")]], 0

@@ -72,7 +72,7 @@ async def test_a_pane_says_while_its_round_is_captured_and_what_that_took() -> N
             pane.begin(128)
             steps = run_steps("speculative", PIECES)
             pane.feed([steps[0], Step("speculative", Capturing())])
-            await until(pilot, lambda: status(pane) == "capturing the round…")
+            await until(pilot, lambda: status(pane) == "compiling, capturing…")
             if notice is not None:
                 pane.feed([Step("speculative", notice)])
                 await until(pilot, lambda: status(pane) == "reading 23 prompt tokens…")
