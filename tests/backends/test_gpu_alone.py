@@ -32,9 +32,8 @@ def test_a_token_in_a_block_has_the_numbers_of_a_token_alone(
     variant: str, way: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_model, "_SHARE", SHARE)
-    monkeypatch.setattr(streams, "FOLDING", () if way == "Apart" else (dtype,))
+    monkeypatch.setattr(gpu_model, "kind_of", lambda weights: getattr(streams, way))
     context, ids, begin = opened(halved(made(*(VARIANTS | OWN)[variant]), dtype)), text(), 47 - max(BLOCKS) // 2
-    assert context._stream.__name__ == way
     context.prefill(ids[:begin])  # blocks lie on both sides of the border of two shares
     blocks = [extended(context, ids, begin, count) for count in BLOCKS]
     last = context.extend(ids[begin : begin + 3], torch.tensor([begin], device=DEVICE), 2)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from family_variants import DENSE, VARIANTS, made
-from gpu_passes import BOUND, CAPACITY, SHARE, distance, extended, logits_of, opened, passed, sunk, text
+from gpu_passes import BOUND, CAPACITY, SHARE, distance, extended, halved, logits_of, opened, passed, sunk, text
 from interpreted import GPU, need_triton
 from plain_pass import PlainPass
 
@@ -88,6 +88,23 @@ def test_sizes_need_be_no_powers_of_two(sizes: str) -> None:
     model = made(name, DENSE | SMALL | hidden | values)
     ids = text(97)
     assert distance(passed(opened(model), ids, 52, 9, 3), logits_of(model, ids)[52:]) < BOUND
+
+
+def test_large_weights_of_norms_overflow_no_half_precision() -> None:
+    model = made("LlamaConfig", DENSE | SMALL)
+    with torch.no_grad():
+        model.model.embed_tokens.weight.mul_(1e4)
+        for norm in (model.model.layers[0].input_layernorm, model.model.layers[0].post_attention_layernorm):
+            norm.weight.mul_(20.0)
+    ids = text(97)[:49]
+    expected = logits_of(model, ids)
+    context = opened(halved(model, torch.float16))
+    assert context._stream is streams.Folded
+    largest = max(norm.weight.abs().max().item() for norm in context._weights.layers[0].norms[::2] if norm)
+    assert 1.0 < largest <= 1 / context._rules.shrink < 2 * largest
+    assert distance(passed(context, ids, 46, 3), expected[46:]) < 0.01
+    model.model.norm.weight.data[3] = 100.0
+    assert opened(model)._stream is streams.Apart
 
 
 @pytest.mark.parametrize("window", [0, 5, 30])

@@ -88,13 +88,15 @@ class Beyond:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What all kernels of a model are compiled for. `overlap`: they begin before the one before has ended."""
+    """What all kernels of a model are compiled for. `overlap`: they begin before the one before has ended. `shrink`:
+    what the stream times the weights of its next norm is besides multiplied by."""
 
     overlap: bool
     epsilon: float
     norm_offset: float
     centred: bool
     tiles: Tiles
+    shrink: float = 1.0
 
     @property
     def launch(self) -> dict[str, bool]:
@@ -126,9 +128,8 @@ def embed(
     norms.embed[(len(ids),)](
         ids, begin, table, rows if len(rows) else table, x, follow.norm if follow else x, follow.x if follow else x,
         x if sums is None else sums, own, weighted, x if other is None else other, scale, bool(len(rows)), first,
-        max(0, len(rows) - 1),
-        follow is not None, other is not None, rules.norm_offset, kinds, parts, columns, power(columns), power(parts),
-        rules.overlap, num_warps=8,
+        max(0, len(rows) - 1), follow is not None, other is not None, rules.norm_offset, rules.shrink, kinds, parts,
+        columns, power(columns), power(parts), rules.overlap, num_warps=8,
     )  # fmt: skip
 
 
@@ -239,10 +240,10 @@ def product(
     products.product[(programs,)](
         own.x, *reading.pointers, linear.weight, reading.bias if biased else linear.weight, y, source, branch, fresh,
         follow.norm if follow else y, follow.x if follow else y, y if sums is None else sums, other_y,
-        y if other_norm is None else other_norm, tokens, rows, columns,
-        *reading.constants, rules.epsilon, rules.norm_offset, own.branch.scale if own.branch else 1.0, biased,
-        activation, scale, cap, "branch" if behind else "added" if added else "", follow is not None,
-        other_norm is not None, 0 if sums is None else sums.shape[1], reading.slice_columns, bound, other_x,
+        y if other_norm is None else other_norm, tokens, rows, columns, *reading.constants, rules.epsilon,
+        rules.norm_offset, rules.shrink, own.branch.scale if own.branch else 1.0, biased, activation, scale, cap,
+        "branch" if behind else "added" if added else "", follow is not None, other_norm is not None,
+        0 if sums is None else sums.shape[1], reading.slice_columns, bound, other_x,
         y.stride(0), other_y.stride(0), tile.pieces, read_tokens(own), tile.rows,
         tile.columns, tile.early, tile.ahead, power(columns), power(reading.constants[-1]), rules.overlap,
         num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
@@ -286,7 +287,7 @@ def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation
     products.gated_product[(programs,)](
         own.x, *reading.pointers, linear.weight, reading.bias if biased else linear.weight, y, *reading.branch,
         follow.norm if follow else y, follow.x if follow else y, tokens, rows, columns, *reading.constants,
-        rules.epsilon, rules.norm_offset, own.branch.scale if own.branch else 1.0, biased, activation,
+        rules.epsilon, rules.norm_offset, rules.shrink, own.branch.scale if own.branch else 1.0, biased, activation,
         follow is not None, reading.slice_columns, y.stride(0), tile.pieces, read_tokens(own), tile.rows,
         tile.columns, tile.early, tile.ahead, power(columns), power(reading.constants[-1]), rules.overlap,
         num_warps=tile.warps, num_stages=tile.stages, **rules.launch,

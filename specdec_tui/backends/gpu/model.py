@@ -17,7 +17,7 @@ from specdec_tui.backends.gpu import launches, tuning
 from specdec_tui.backends.gpu.expert_launches import Room, mix
 from specdec_tui.backends.gpu.launches import Beyond, Read, Rules, Shares
 from specdec_tui.backends.gpu.packed.linear import PackedLinear
-from specdec_tui.backends.gpu.streams import Stream, kind_of
+from specdec_tui.backends.gpu.streams import Folded, Stream, kind_of, shrink_of
 from specdec_tui.backends.gpu.tiles import Tiles
 from specdec_tui.backends.gpu.weights import NONE, Affine, ExpertWeights, LayerWeights, Weights, fuse
 from specdec_tui.backends.model import bucket, nothing
@@ -107,15 +107,16 @@ class GpuContext:
     def __init__(self, weights: Weights, forward: Forward, capacity: int, tiles: Tiles) -> None:
         decoder, family = weights.decoder, weights.decoder.family
         self._weights, self._forward, self._capacity = weights, forward, capacity
+        self._stream = kind_of(weights)
         self._rules = Rules(
-            launches.overlaps(self._device), decoder.epsilon, family.norm_offset, family.norm == "layer", tiles
-        )
+            launches.overlaps(self._device), decoder.epsilon, family.norm_offset, family.norm == "layer", tiles,
+            shrink_of(weights) if self._stream is Folded else 1.0,
+        )  # fmt: skip
         shape = (len(weights.layers), decoder.key_heads, capacity, decoder.width)
         self._keys, self._values = (torch.zeros(shape, dtype=self._dtype, device=self._device) for _ in range(2))
         self._shares = max(1, min(_MOST_SHARES, capacity // _SHARE))
         counters = decoder.key_heads * max(launches.row_tiles(decoder, tokens) for tokens in range(1, MOST_TOKENS + 1))
         self._arrived = torch.zeros(counters, dtype=torch.int32, device=self._device)
-        self._stream = kind_of(weights)
 
     @property
     def _dtype(self) -> torch.dtype:

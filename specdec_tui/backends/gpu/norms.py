@@ -37,6 +37,7 @@ def embed(
     followed: tl.constexpr,
     twice: tl.constexpr,
     norm_offset: tl.constexpr,
+    shrink: tl.constexpr,
     kinds: tl.constexpr,
     parts: tl.constexpr,
     columns: tl.constexpr,
@@ -47,11 +48,11 @@ def embed(
     """x [tokens, columns] = scale · table[ids], and where `placed` + places[first_place + begin + 0, 1, …]; one program
     for a token.
 
-    ids int64 [tokens], begin int64 [1]; `followed`: z = x times the weights `norm` of the norm that follows; `twice`:
-    what lies as many rows behind z as there are programs is x times `other_norm`. Behind `last_place` only drafts that
-    are too many are written: they take its. `kinds` of sums are `left` [tokens, kinds, parts], as in
-    `products.product`, all in the first part. Where these are 4 there is no branch yet: `branch` and, if `followed`,
-    `weighted` [tokens, columns] are zeros.
+    ids int64 [tokens], begin int64 [1]; `followed`: z = x times `shrink` and the weights `norm` of the norm that
+    follows; `twice`: what lies as many rows behind z as there are programs is that with `other_norm`. Behind
+    `last_place` only drafts that are too many are written: they take its. `kinds` of sums are `left` [tokens, kinds,
+    parts], as in `products.product`, all in the first part. Where these are 4 there is no branch yet: `branch` and, if
+    `followed`, `weighted` [tokens, columns] are zeros.
     """
     if overlap:
         gdc_launch_dependents()
@@ -66,10 +67,10 @@ def embed(
     rounded = value.to(x.dtype.element_ty)
     tl.store(x + token * columns + column, rounded, mask=inside)
     if followed:
-        factor = tl.load(norm + column, mask=inside, other=0.0).to(tl.float32) + norm_offset
+        factor = (tl.load(norm + column, mask=inside, other=0.0).to(tl.float32) + norm_offset) * shrink
         tl.store(z + token * columns + column, (rounded.to(tl.float32) * factor).to(z.dtype.element_ty), mask=inside)
     if twice:
-        factor = tl.load(other_norm + column, mask=inside, other=0.0).to(tl.float32) + norm_offset
+        factor = (tl.load(other_norm + column, mask=inside, other=0.0).to(tl.float32) + norm_offset) * shrink
         more = z + (tl.num_programs(0) + token) * columns + column
         tl.store(more, (rounded.to(tl.float32) * factor).to(z.dtype.element_ty), mask=inside)
     if kinds > 0:

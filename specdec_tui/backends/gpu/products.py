@@ -54,6 +54,7 @@ def product(
     parts: tl.constexpr,
     epsilon: tl.constexpr,
     norm_offset: tl.constexpr,
+    shrink: tl.constexpr,
     branch_scale: tl.constexpr,
     biased: tl.constexpr,
     activation: tl.constexpr,
@@ -84,11 +85,11 @@ def product(
     are added up. One program for `tile_rows` rows, whose first `early` columns of each piece it loads before the
     kernel before has ended.
 
-    What is meant by x may be a norm of the stream: x is then the stream times the norm's weights, and the norm's
-    factor is found here and comes behind the product. `normed`: "rows", an RMS norm, from the rows of `stream`
-    [tokens, columns]; "rms", from their `sums` [tokens, 1, parts] of squares; "layer", a layer norm, from `sums`
-    [tokens, 2, parts] of numbers and squares: `lowered` [rows] float32 is weight @ the norm's weights, and the norm's
-    bias is part of `bias`.
+    What is meant by x may be a norm of the stream: x is then the stream times the norm's weights and `shrink`, which
+    keeps it within half precision, and the norm's factor is found here and comes behind the product. `normed`: "rows",
+    an RMS norm, from the rows of `stream` [tokens, columns]; "rms", from their `sums` [tokens, 1, parts] of squares;
+    "layer", a layer norm, from `sums` [tokens, 2, parts] of numbers and squares: `lowered` [rows] float32 is weight @
+    the norm's weights, and the norm's bias is part of `bias`.
     `paired`: a branch with a norm behind it is still to be added. x then is followed, `apart` rows behind it, by the
     same of the branch, to be multiplied by its factor (times `branch_scale`); sums [tokens, 4, parts] are of squares
     of the branch before its norm's weights, then of x², x · v, v², where `source` x and `branch` v [tokens, columns]
@@ -118,9 +119,9 @@ def product(
     if written == "branch":
         after = tl.load(branch + safe).to(tl.float32) + norm_offset
     if written != "" and followed:
-        factor = tl.load(norm + safe).to(tl.float32) + norm_offset
+        factor = (tl.load(norm + safe).to(tl.float32) + norm_offset) * shrink
     if twice:
-        other_factor = tl.load(other_norm + safe).to(tl.float32) + norm_offset
+        other_factor = (tl.load(other_norm + safe).to(tl.float32) + norm_offset) * shrink
     first = begun(weight, safe, real_row, columns, pieces, early, ahead, overlap)
     if other_x > 0 and tl.program_id(0) * tile_rows >= bound:
         x += other_x * columns
@@ -138,7 +139,7 @@ def product(
         held = first_parts(sums, 4 if paired else 2 if normed == "layer" else 1, tokens, parts, tile_parts)
     if slice_columns > 0:
         own, other, factor = asked_slice(
-            source, branch, norm, tokens, columns, followed, norm_offset, real_tokens, slice_columns
+            source, branch, norm, tokens, columns, followed, norm_offset, shrink, real_tokens, slice_columns
         )
     result = multiplied(
         first, x, weight, safe, real_row, tokens, columns, pieces, tile_tokens, tile_rows, tile_columns, early, paired,
@@ -149,8 +150,8 @@ def product(
         result = result * spread[None, :]
     elif paired or normed != "":
         result, share = behind(
-            result, held, sums, lower, tokens, columns, normed, paired, epsilon, branch_scale, tile_rows, real_tokens,
-            parts, tile_parts,
+            result, held, sums, lower, tokens, columns, normed, paired, epsilon, shrink, branch_scale, tile_rows,
+            real_tokens, parts, tile_parts,
         )  # fmt: skip
         if slice_columns > 0:
             store_slice(
@@ -218,6 +219,7 @@ def gated_product(
     parts: tl.constexpr,
     epsilon: tl.constexpr,
     norm_offset: tl.constexpr,
+    shrink: tl.constexpr,
     branch_scale: tl.constexpr,
     biased: tl.constexpr,
     activation: tl.constexpr,
@@ -257,7 +259,7 @@ def gated_product(
         held = first_parts(sums, 4 if paired else 2 if normed == "layer" else 1, tokens, parts, tile_parts)
     if slice_columns > 0:
         own, other, factor = asked_slice(
-            source, branch, norm, tokens, columns, followed, norm_offset, real_tokens, slice_columns
+            source, branch, norm, tokens, columns, followed, norm_offset, shrink, real_tokens, slice_columns
         )
     result = multiplied(
         first, x, weight, safe, real_row, tokens, columns, pieces, tile_tokens, 2 * tile_rows, tile_columns, early,
@@ -268,7 +270,7 @@ def gated_product(
         result = result * spread[None, :]
     elif paired or normed != "":
         result, share = behind(
-            result, held, sums, lower, tokens, columns, normed, paired, epsilon, branch_scale, 2 * tile_rows,
+            result, held, sums, lower, tokens, columns, normed, paired, epsilon, shrink, branch_scale, 2 * tile_rows,
             real_tokens, parts, tile_parts,
         )  # fmt: skip
         if slice_columns > 0:

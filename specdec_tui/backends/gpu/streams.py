@@ -7,6 +7,7 @@ reads it (`Folded`, `Branched`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -17,8 +18,8 @@ from specdec_tui.backends.gpu import launches
 from specdec_tui.backends.gpu.launches import Branch, Follow, Read, Rules
 from specdec_tui.backends.gpu.weights import NONE, Affine, LayerWeights, Weights
 
-# Where the weights of a norm can come before its factor: their products with the stream may be too large else.
-FOLDING = (torch.bfloat16,)
+FOLDING = (torch.bfloat16, torch.float16)  # where the weights of a norm come before its factor
+_LEAST_SHRINK = 2.0**-6  # numbers of float16 that are smaller lose digits
 
 
 class Stream(Protocol):
@@ -54,17 +55,28 @@ class Stream(Protocol):
 
 def kind_of(weights: Weights) -> type[Stream]:
     """How the stream of a model is normed."""
-    family, dtype = weights.decoder.family, weights.embedding.dtype
-    layers = weights.layers
+    family, dtype, layers = weights.decoder.family, weights.embedding.dtype, weights.layers
     matrices = [linear.weight for layer in layers for linear in (layer.qkv, layer.output, layer.gate_up, layer.down)]
     matrices.append(weights.head.weight)
     plain = all(isinstance(matrix, Tensor) for matrix in matrices) and not any(layer.experts for layer in layers)
-    centred, behind = family.norm == "layer", any(family.norms[1::2])
+    centred, behind, short = family.norm == "layer", any(family.norms[1::2]), dtype is torch.float16
     if dtype not in FOLDING or (_twice(weights) and any(layer.gate_up.weight is not NONE for layer in layers)):
         return Apart
-    if behind:
-        return Branched if plain and not centred and not family.parallel and all(family.norms[1::2]) else Apart
+    if behind:  # a branch times the weights of its norm may be too large for float16
+        known = plain and not centred and not family.parallel and all(family.norms[1::2])
+        return Branched if known and not short else Apart
+    if short and (not plain or shrink_of(weights) < _LEAST_SHRINK):
+        return Apart
     return Folded if plain or not centred else Apart
+
+
+def shrink_of(weights: Weights) -> float:
+    """What keeps the stream times the weights of a norm within float16, in which the stream is: a power of two."""
+    if weights.embedding.dtype is not torch.float16:
+        return 1.0
+    norms = [*(norm for layer in weights.layers for norm in layer.norms[::2] if norm), weights.last_norm]
+    largest = torch.stack([(norm.weight.float() + weights.decoder.family.norm_offset).abs().max() for norm in norms])
+    return float(0.5 ** max(0, math.ceil(math.log2(max(1.0, largest.max().item())))))
 
 
 def _embed(

@@ -229,6 +229,7 @@ def behind(
     normed: tl.constexpr,
     paired: tl.constexpr,
     epsilon: tl.constexpr,
+    shrink: tl.constexpr,
     branch_scale: tl.constexpr,
     tile_rows: tl.constexpr,
     tile_tokens: tl.constexpr,
@@ -238,6 +239,8 @@ def behind(
     """What comes behind a product by the sums of the stream it reads: [tile_rows, tile_tokens], and what a branch is
     multiplied by [tile_tokens]. `lowered` [tile_rows]: what the matrix makes of a layer norm's weights."""
     kinds: tl.constexpr = 4 if paired else 2 if normed == "layer" else 1
+    if normed != "" and shrink != 1.0:
+        result *= 1.0 / shrink
     one, two, three, four = totals(held, sums, kinds, tokens, parts, tile_tokens, tile_parts)
     share = one
     if paired:  # sums of y², x², x · v, v²
@@ -265,6 +268,7 @@ def asked_slice(
     columns: tl.constexpr,
     followed: tl.constexpr,
     norm_offset: tl.constexpr,
+    shrink: tl.constexpr,
     tile_tokens: tl.constexpr,
     slice_columns: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
@@ -275,7 +279,7 @@ def asked_slice(
     x, v = tl.load(source + place, mask=inside, other=0.0), tl.load(branch + place, mask=inside, other=0.0)
     factor = column
     if followed:
-        factor = tl.load(norm + column, mask=column < columns, other=0.0).to(tl.float32) + norm_offset
+        factor = (tl.load(norm + column, mask=column < columns, other=0.0).to(tl.float32) + norm_offset) * shrink
     return x, v, factor
 
 
