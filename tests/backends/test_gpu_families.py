@@ -90,6 +90,17 @@ def test_sizes_need_be_no_powers_of_two(sizes: str) -> None:
     assert distance(passed(opened(model), ids, 52, 9, 3), logits_of(model, ids)[52:]) < BOUND
 
 
+@pytest.mark.usefixtures("folded")
+@pytest.mark.parametrize("name", ["LlamaConfig", "Starcoder2Config", "Olmo2Config"])
+def test_sums_over_long_rows_have_all_their_parts(name: str) -> None:
+    model = made(name, DENSE | SMALL | {"hidden_size": 1040 if name == "LlamaConfig" else 560, "head_dim": 8})
+    ids = text(97)[:52]
+    context = opened(model)
+    context.prefill(ids[:45])
+    found = extended(context, ids, 45, 6)
+    assert distance(found, logits_of(model, ids[:51])[45:]) < BOUND
+
+
 def test_large_weights_of_norms_overflow_no_half_precision() -> None:
     model = made("LlamaConfig", DENSE | SMALL)
     with torch.no_grad():

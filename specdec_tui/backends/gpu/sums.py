@@ -95,8 +95,13 @@ def _part(
     parts: tl.constexpr,
     tile_parts: tl.constexpr,
 ) -> tl.tensor:
-    part = tl.arange(0, tile_parts)
-    return tl.load(sums + (token * kinds + kind) * parts + part, mask=part < parts, other=0.0)
+    """[32] of what the parts of a sum make: each warp adds them up by itself."""
+    lane = tl.arange(0, 32)
+    place = sums + (token * kinds + kind) * parts + lane
+    found = tl.load(place, mask=lane < parts, other=0.0)
+    for begin in tl.static_range(32, parts, 32):
+        found += tl.load(place + begin, mask=lane < parts - begin, other=0.0)
+    return found
 
 
 @triton.jit
