@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import PreTrainedModel
 
-from specdec_tui.backends import compatibility, config_faults, hub, memory
+from specdec_tui.backends import compatibility, config_faults, hub, memory, preset_form
 from specdec_tui.backends.agreed import Trial, wake
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.causal_probe import refuse_what_looks_ahead
@@ -108,6 +108,8 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
     if server is not None:
         del models[0]  # it is loaded there
     dtype = resolve_dtype(choice.dtype, device)
+    models, told_form = preset_form.faster(models, device, dtype)
+    notes += [told_form] if told_form else []
     for model in models:
         check_quantization(model)
         check_asked(model, device, str(dtype).removeprefix("torch."))
@@ -122,7 +124,7 @@ def _loaded(spec: PairSpec, choice: ModelChoice, heart: Heart, device: str, serv
         )
         for m, file in zip(models, files, strict=True)
     ]
-    places = memory.place(needs, device, spec.target.quantization) if needs else []
+    places = memory.place(needs, device, models[0].spec.quantization) if needs else []
     notes += [place.note for place in places if place.note]
 
     loaded: list[Runnable] = []

@@ -253,7 +253,7 @@ def place(needs: Sequence[Estimate], device: str, quantization: str = "none") ->
         if _sum(needs) > free["cpu"]:
             raise LoadError(_impossible(needs, free))
         return [Placement("cpu")] * len(needs)
-    names = [device] if ":" in device else [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+    names = _gpus(device)
     free = {name: available_bytes(name) for name in names}
     roomiest = max(names, key=lambda name: free[name])
     if _sum(needs) + _RESERVED_BYTES <= free[roomiest]:
@@ -278,6 +278,15 @@ def place(needs: Sequence[Estimate], device: str, quantization: str = "none") ->
         name if name == "cpu" else int(name.partition(":")[2]): size for name, size in room.items()
     }
     return [Placement(roomiest, limits, note), *(Placement(roomiest) for _ in others)]
+
+
+def fit_one_gpu(needs: Sequence[Estimate], device: str) -> bool:
+    """Whether models fit `cuda:N` together, or for `cuda` the roomiest of all."""
+    return _sum(needs) + _RESERVED_BYTES <= max(map(available_bytes, _gpus(device)))
+
+
+def _gpus(device: str) -> list[str]:
+    return [device] if ":" in device else [f"cuda:{i}" for i in range(torch.cuda.device_count())]
 
 
 def _sum(needs: Sequence[Estimate]) -> int:

@@ -33,7 +33,8 @@ class Preset:
 class ModelSpec:
     """One model to load: `source` is a hub id, a folder, a GGUF file or a built-in name.
 
-    `weights`: the form that is asked for, one of `settings.WEIGHT_FORMS` or auto.
+    `weights`: the form that is asked for, one of `settings.WEIGHT_FORMS` or auto. `by_preset`: nobody asked for its
+    quantization, a preset has it.
     """
 
     source: str
@@ -41,6 +42,7 @@ class ModelSpec:
     device: str
     quantization: str
     weights: str = "auto"
+    by_preset: bool = False
 
     @property
     def name(self) -> str:
@@ -141,8 +143,10 @@ def resolve(choice: ModelChoice) -> PairSpec:
 
     def spec(source: str, own_quantization: str, presets_source: str) -> ModelSpec:
         default = preset.quantization if source == presets_source else "none"
-        quantization = own_quantization or choice.quantize or default
-        return ModelSpec(source, choice.dtype, choice.device, quantization)
+        asked = own_quantization or choice.quantize
+        return ModelSpec(
+            source, choice.dtype, choice.device, asked or default, by_preset=not asked and default != "none"
+        )
 
     of_drafters = "expanded" if choice.weights == "expanded" else "auto"
     return PairSpec(
