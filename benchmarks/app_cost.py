@@ -129,6 +129,9 @@ class Side:
 
 
 def child(mode: str, go: int, done: int, options: argparse.Namespace) -> int:
+    from specdec_tui.decoding import device_run
+
+    device_run.SLOW = float("inf")  # reads of one round between others would not fit into turns
     names = ("preset", "target", "drafter", "device", "dtype")
     choice = ModelChoice(**{name: getattr(options, name) for name in names})
     engine = TurnsEngine(go, done, options.rounds)

@@ -25,7 +25,7 @@ from specdec_tui.decoding.torch_choosing import TorchChoosing
 Mark = Callable[[Tensor], None]
 """Writes the time, in nanoseconds of any clock, into an int64 [1] when the device gets there."""
 
-Choose = Callable[[Plan, RoundState], Choosing]
+Choose = Callable[[Plan, RoundState, Mark], Choosing]
 
 
 def host_mark(place: Tensor) -> None:
@@ -33,9 +33,11 @@ def host_mark(place: Tensor) -> None:
     place.fill_(time.perf_counter_ns())
 
 
-def fastest(plan: Plan, state: RoundState) -> Choosing:
+def fastest(plan: Plan, state: RoundState, mark: Mark) -> Choosing:
     """By kernels of our own where they serve."""
-    return (KernelChoosing if kernel_choosing.fits(plan, state.length.device) else TorchChoosing)(plan, state)
+    if not kernel_choosing.fits(plan, state.length.device):
+        return TorchChoosing(plan, state)
+    return KernelChoosing(plan, state, stamps=mark is cuda_graphs.mark)
 
 
 class Stretch(Protocol):
@@ -109,7 +111,7 @@ class DeviceRound:
     ) -> None:
         self.plan, self.target, self.drafter, self._mark = plan, target, drafter, mark
         self._state = RoundState(plan, drafter is not None, target.capacity, device)
-        self._choosing = choose(plan, self._state)
+        self._choosing = choose(plan, self._state, mark)
         on_gpu = device.type == "cuda"
         self._unread: list[tuple[Tensor, Stretch]] = [
             (
@@ -118,6 +120,7 @@ class DeviceRound:
             )
             for _ in range(2)
         ]
+        self._given = torch.empty_like(self._state.from_host, device="cpu", pin_memory=on_gpu)
         self._slot = 0
 
     @property
@@ -139,10 +142,11 @@ class DeviceRound:
         self._state.begin(ids, prompt_length, limit, uniforms, seed)
         self._slot = 0
 
-    def give(self, drafts: Sequence[int]) -> None:
-        """Drafts of the host for the next round, at most γ."""
-        self._state.count.fill_(len(drafts))
-        self._state.given[: len(drafts)].copy_(torch.tensor(drafts, dtype=torch.int64))
+    def give(self, last: int, drafts: Sequence[int]) -> None:
+        """Drafts of the host for the next round, at most γ, behind the last token of the text."""
+        padded = [last, *drafts, *[0] * (self.plan.gamma - len(drafts)), len(drafts)]
+        self._given.copy_(torch.tensor(padded))
+        self._state.from_host.copy_(self._given, non_blocking=True)
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -156,10 +160,12 @@ class DeviceRound:
                 if self.plan.fit is not None:
                     logits = self.plan.fit(logits)
                 feed, place = choosing.draft(index, logits)
-        self._mark(marks[1:2])
+            if not choosing.stamps:
+                self._mark(marks[1:2])
         block, place = choosing.block()
         logits = self.target.extend(block, place, self.plan.gamma + 1)
-        self._mark(marks[2:])
+        if not choosing.stamps:
+            self._mark(marks[2:])
         choosing.finish(logits)
 
     def send(self, play: Callable[[], None], rounds: int) -> Batch:

@@ -302,8 +302,9 @@ class DeviceRun(Run):
         given, draft_seconds = Proposal(), 0.0
         if self._drafts_on_host:
             given, draft_seconds = self._propose()
-            played.give(given.ids)
         begin = self.clock()
+        if self._drafts_on_host:
+            played.give(self.ids[-1], given.ids)
         batch, was_ahead = self._under_way or self._send(self.room), self._under_way is not None
         assert batch is not None, "there is room"
         least = self.room - batch.rounds * (played.plan.gamma + 1)

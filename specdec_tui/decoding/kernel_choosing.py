@@ -54,13 +54,18 @@ def fits(plan: Plan, device: torch.device) -> bool:
 
 
 class KernelChoosing:
-    """See `round_state.Choosing`. `tile` and `room`: powers of two."""
+    """See `round_state.Choosing`. `tile` and `room`: powers of two.
 
-    def __init__(self, plan: Plan, state: RoundState, tile: int = TILE, room: int = ROOM) -> None:
+    `stamps`: its kernels write the marks behind the drafts and behind the target's pass.
+    """
+
+    def __init__(
+        self, plan: Plan, state: RoundState, tile: int = TILE, room: int = ROOM, *, stamps: bool = False
+    ) -> None:
         found = kernels()
         assert found is not None, "needs Triton"
         self._choosing, self._nearest, self._drawing, self._finishing = found
-        self._plan, self._state, self._room = plan, state, room
+        self._plan, self._state, self._room, self.stamps = plan, state, room, stamps
         sampler, gamma, width = plan.sampler, plan.gamma, plan.width
         device = self._device = state.length.device
         self._overlap = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
@@ -118,20 +123,22 @@ class KernelChoosing:
         return self._feed if unknown else self._state.block[index + 1 : index + 2], self._state.places[index + 2 :][:1]
 
     def _draft(self, index: int, logits: Tensor) -> None:
-        state, logits = self._state, logits.contiguous()[None]
+        state, logits, last = self._state, logits.contiguous()[None], self.stamps and index == self._plan.gamma - 1
         draft, known = state.block[index + 1 :], self._plan.drafter_ids
         if self._greedy:
             self._drawn.append(logits[0])
-            self._tile_bests(logits, self._place_of(index))
+            self._tile_bests(logits, self._place_of(index), False)
         else:
-            self._process(logits, self._drafted[index:], index, self._place_of(index))
+            self._process(logits, self._drafted[index:], index, self._place_of(index), False)
             self._drawn.append(self._drafted[index])
         if self._greedy or self._noisy:
             self._choosing.take_best[(1,)](
                 self._bests,
                 draft,
                 self._feed,
+                state.marks[1:],
                 known,
+                last,
                 self._tiles,
                 self._many,
                 self._overlap,
@@ -140,8 +147,8 @@ class KernelChoosing:
             )
             return
         self._drawing.draw_draft[(1,)](
-            self._drafted[index:], self._running, state.chance, state.taken, draft, self._feed, index, known,
-            many=self._many, **self._sizes, num_warps=_WARPS, **self._early,
+            self._drafted[index:], self._running, state.chance, state.taken, draft, self._feed, state.marks[1:], index,
+            known, last, many=self._many, **self._sizes, num_warps=_WARPS, **self._early,
         )  # fmt: skip
 
     def _place_of(self, index: int) -> _Kept:
@@ -155,13 +162,14 @@ class KernelChoosing:
         kept = self._state.kept
         return _Kept(kept, len(kept), (self._plan.gamma + 1) * self._plan.width)
 
-    def _tile_bests(self, logits: Tensor, kept: _Kept) -> None:
+    def _tile_bests(self, logits: Tensor, kept: _Kept, stamped: bool) -> None:
+        state = self._state
         self._choosing.tile_bests[(self._tiles, len(logits))](
-            logits, self._bests, kept.rows, self._state.slot, kept.steps, kept.size, **self._sizes, num_warps=_WARPS,
-            **self._early,
+            logits, self._bests, kept.rows, state.slot, state.marks[2:], kept.steps, kept.size, stamped, **self._sizes,
+            num_warps=_WARPS, **self._early,
         )  # fmt: skip
 
-    def _process(self, logits: Tensor, chances: Tensor, begin: int, kept: _Kept) -> None:
+    def _process(self, logits: Tensor, chances: Tensor, begin: int, kept: _Kept, stamped: bool) -> None:
         """The distributions of logits [n, V] into the first rows of `chances`, with what a draw from them needs.
 
         The first row is of the position `begin` behind that of the round.
@@ -169,8 +177,8 @@ class KernelChoosing:
         state, grid, count = self._state, (self._tiles, len(logits)), len(self._searches)
         options = {**self._sizes, "num_warps": _WARPS, **self._early}
         self._choosing.tile_peaks[grid](
-            logits, self._settings, self._peaks, self._sums, self._bins, self._total, self._crests, self._cleared,
-            _PARTS if self._listed else 0, **options,
+            logits, self._settings, self._peaks, self._sums, self._bins, self._total, self._crests, state.marks[2:],
+            self._cleared, _PARTS if self._listed else 0, stamped, **options,
         )  # fmt: skip
         options["many"] = self._many
         for second, mass in enumerate(self._searches):
@@ -210,9 +218,9 @@ class KernelChoosing:
         scores, options = logits, {**self._sizes, "num_warps": _WARPS, **self._early}
         drafted = running = rests = logits
         if self._greedy:
-            self._tile_bests(logits, self._place)
+            self._tile_bests(logits, self._place, self.stamps)
         else:
-            self._process(logits, self._chances, 0, self._place)
+            self._process(logits, self._chances, 0, self._place, self.stamps)
             scores, running = self._chances, self._running
             drafted = self._drafted if known else scores
             rests = self._rests if gamma else running

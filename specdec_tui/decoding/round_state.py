@@ -43,11 +43,13 @@ class RoundState:
     """The tensors of a round, int64 [1] where nothing else is said.
 
     `length` of the text, the `limit` it may grow to, its `prompt`; `tail` [2], its last tokens; `block` [γ + 1], the
-    last one and the drafts, of which the host gave `count`; `places` [γ + 2], those from the tail's first on; numbers
-    of the stream `chance` float64 already `taken`; and the `slot` of `out` float64 [steps, 7 + 5γ] for the results.
-    `marks` [3]: when a round, its drafts and its verification began or ended, in nanoseconds. `drafts`: whether a
-    model drafts in the round; `capacity` of the text. Of several rounds read at once `kept` [steps, γ + 1, V] has the
-    target's scores and `kept_rows` [steps, γ, V] the drafter's, by the slot: 4 (2γ + 1) V bytes a round.
+    last one and the drafts, of which the host gave `count`, both in `from_host`; `places` [γ + 2], those from the
+    tail's first on; numbers of the stream `chance` float64 already `taken`; and the `slot` of `out` float64
+    [steps, 7 + 5γ] for the results.
+    `marks` [3]: when a round began, and when its drafts, if a model makes any, and the target's pass ended, in
+    nanoseconds. `drafts`: whether a model drafts in the round; `capacity` of the text. Of several rounds read at once
+    `kept` [steps, γ + 1, V] has the target's scores and `kept_rows` [steps, γ, V] the drafter's, by the slot:
+    4 (2γ + 1) V bytes a round.
     """
 
     def __init__(self, plan: Plan, drafts: bool, capacity: int, device: torch.device) -> None:
@@ -55,8 +57,9 @@ class RoundState:
             return torch.zeros(size, dtype=torch.int64, device=device)
 
         self.drafts, self.noise = drafts, PositionNoise(0, plan.width, device)
-        self.length, self.limit, self.prompt, self.taken, self.count, self.slot = (whole(1) for _ in range(6))
-        self.tail, self.block, self.places = whole(2), whole(plan.gamma + 1), whole(plan.gamma + 2)
+        self.length, self.limit, self.prompt, self.taken, self.slot = (whole(1) for _ in range(5))
+        self.tail, self.places, self.from_host = whole(2), whole(plan.gamma + 2), whole(plan.gamma + 2)
+        self.block, self.count = self.from_host.split((plan.gamma + 1, 1))
         self.marks = whole(3)
         self.ends = torch.tensor(plan.end_ids, dtype=torch.int64, device=device)
         self.uniforms = (2 * plan.gamma + 1) * capacity if plan.device_rule.uniforms else 0
@@ -93,9 +96,11 @@ class RoundState:
 class Choosing(Protocol):
     """How tokens are chosen between the passes of a round. Nothing here waits for the device.
 
+    `stamps`: whether it writes the marks when drafts, if a model made any, and the target's pass had ended.
     `scores` [γ + 1, V] of the target and `rows` [V] of the drafter, None without one, are those of the last round.
     """
 
+    stamps: bool
     scores: Tensor
     rows: Sequence[Tensor] | None
 

@@ -14,6 +14,8 @@ from specdec_tui.decoding.round_state import Plan, RoundState
 class TorchChoosing:
     """See `round_state.Choosing`."""
 
+    stamps = False
+
     def __init__(self, plan: Plan, state: RoundState) -> None:
         self._plan, self._state, self._rule = plan, state, plan.device_rule
         self._drafts: list[Tensor] = []
@@ -56,7 +58,12 @@ class TorchChoosing:
         if self._rule.uniforms:
             state.taken.add_(drawn + count + 1)
         score = scores.flatten().index_select(0, found.accepted * plan.width + found.emitted)
-        facts = torch.cat((state.marks.diff(), found.accepted, found.emitted, count, found.sound, ids))
+        started, drafted, verified = state.marks.split(1)
+        if not state.drafts:
+            drafted = started
+        facts = torch.cat(
+            (drafted - started, verified - drafted, found.accepted, found.emitted, count, found.sound, ids)
+        )
         row = torch.cat((facts, score, found.numbers.flatten()))
         state.out.index_copy_(0, state.slot, row[None])
         if plan.steps > 1:

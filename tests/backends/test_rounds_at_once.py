@@ -19,6 +19,13 @@ from specdec_tui.decoding.records import EndReason, Notice, Record, RoundVerifie
 from specdec_tui.decoding.sampling import Sampler
 
 GAMMA = 3
+SLOW = device_run.SLOW
+
+
+@pytest.fixture(autouse=True)
+def rounds_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy this machine is."""
+    monkeypatch.setattr(device_run, "SLOW", float("inf"))
 
 
 @pytest.fixture(scope="module")
@@ -219,11 +226,14 @@ def test_a_run_that_is_left_or_stopped_at_any_record_leaves_a_program_that_serve
 
 
 class FakeDevice:
-    """Computes beside the host: a round takes `round_seconds`, to ask for it `asking`. `now`: the host's clock."""
+    """Computes beside the host: a round takes `round_seconds`, to ask for it `asking`, to read some of them `reading`.
 
-    def __init__(self, round_seconds: float, asking: float = 0.0) -> None:
+    `now`: the host's clock.
+    """
+
+    def __init__(self, round_seconds: float, asking: float = 0.0, reading: float = 0.0) -> None:
         self.now = self.free = 0.0
-        self.round_seconds, self.asking, self.batches = round_seconds, asking, list[int]()
+        self.round_seconds, self.asking, self.reading, self.batches = round_seconds, asking, reading, list[int]()
 
     def __call__(self) -> float:
         return self.now
@@ -253,7 +263,7 @@ class FakeStretch:
         self._end = self.device.reached
 
     def seconds(self) -> float:
-        self.device.now = max(self.device.now, self._end)
+        self.device.now = max(self.device.now, self._end) + self.device.reading
         return self._end - self._begin
 
 
@@ -308,7 +318,17 @@ def test_the_time_to_ask_for_rounds_counts_where_the_device_waits_for_it(
         assert total == pytest.approx(0.2 + 0.0005 * (1 if alone else batches), abs=0.0006)
 
 
+def test_the_time_to_read_rounds_counts_where_the_device_waits_for_it(
+    target: TransformersModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for alone in (False, True):
+        device = FakeDevice(0.002, reading=0.0001)
+        total, _ = timed(target, None, monkeypatch, 0.0, alone, device)
+        assert total == pytest.approx(0.2 + (0 if alone else 0.0001 * len(device.batches)))
+
+
 def test_slow_rounds_are_read_one_by_one(target: TransformersModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_run, "SLOW", SLOW)
     for seconds, batches in ((0.014, [4] * 25), (0.016, [4, *[1] * 96])):
         device = FakeDevice(seconds)
         timed(target, None, monkeypatch, 0.0, False, device)

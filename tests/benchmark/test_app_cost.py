@@ -19,6 +19,7 @@ from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.model import LoadedDrafter
 from specdec_tui.backends.pair import ModelInfo, PairInfo
 from specdec_tui.backends.tokenizer import Prompt
+from specdec_tui.decoding import device_run
 from specdec_tui.decoding.device_run import STEPS, Programs
 from specdec_tui.loaded import Loaded
 from specdec_tui.settings import ModelChoice, Settings
@@ -49,6 +50,7 @@ class Words:
 
 
 def test_a_turn_holds_whole_reads_and_nothing_is_computed_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_run, "SLOW", float("inf"))
     networks = dialled_pair("tiny")
     target, drafter = TransformersModel(networks.target), TransformersModel(networks.drafter)
     model = ModelInfo("tiny", "cpu", "float32", "none", 1, 4, None)

@@ -5,6 +5,7 @@ On a GPU, or with Triton and TRITON_INTERPRET=1 (slowly, in NumPy) on a CPU; els
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Callable
@@ -34,12 +35,14 @@ if not GPU:
 
     interpreter._patch_lang = dress_once
 
+import triton.language as tl  # noqa: E402
+
 from specdec_tui.backends import cuda_graphs  # noqa: E402
 from specdec_tui.backends.model import nothing  # noqa: E402
 from specdec_tui.decoding.device_round import DeviceRound, RoundResult  # noqa: E402
 from specdec_tui.decoding.device_rules import RULES as DEVICE_RULES  # noqa: E402
 from specdec_tui.decoding.device_rules import Chance, Drafts, draw_freely  # noqa: E402
-from specdec_tui.decoding.kernel_choosing import KernelChoosing  # noqa: E402
+from specdec_tui.decoding.kernel_choosing import KernelChoosing, kernels  # noqa: E402
 from specdec_tui.decoding.round_state import Plan, RoundState  # noqa: E402
 from specdec_tui.decoding.sampling import PositionNoise, Sampler  # noqa: E402
 from specdec_tui.decoding.torch_choosing import TorchChoosing  # noqa: E402
@@ -59,7 +62,7 @@ def choosing(sampler: Sampler, width: int = WIDTH, gamma: int = 2, room: int = 6
 
 def processed(sampler: Sampler, logits: torch.Tensor, room: int = 64) -> torch.Tensor:
     own = choosing(sampler, logits.shape[-1], len(logits) - 1, room)
-    own._process(logits.to(DEVICE), own._chances, 0, own._place)
+    own._process(logits.to(DEVICE), own._chances, 0, own._place, False)
     return own._chances.cpu()
 
 
@@ -246,14 +249,19 @@ class Bigrams:
 def played(plan: Plan, choose: Any, drafts: bool, rounds: int, spoilt: int = -1) -> tuple[list[RoundResult], list[Any]]:
     """Results of rounds, and what they left."""
     drafter = Bigrams(2, plan.drafter_ids) if drafts else None
-    made = DeviceRound(Bigrams(1, plan.width, spoilt), drafter, plan, DEVICE, choose=choose)
+    made = DeviceRound(
+        Bigrams(1, plan.width, spoilt), drafter, plan, DEVICE, choose=lambda plan, state, mark: choose(plan, state)
+    )
     generator = torch.Generator().manual_seed(7)
     uniforms = torch.rand(made.uniforms, dtype=torch.float64, generator=generator).tolist()
     made.begin([5, 9, 4], 2, 3 + 20, uniforms, 11)
     results, left = [], []
     for number in range(rounds):
         if not drafts and plan.gamma:
-            made.give([(3 * number + 5 * i) % plan.width for i in range(number % (plan.gamma + 1))])
+            made.give(
+                results[-1].emitted if results else 4,
+                [(3 * number + 5 * i) % plan.width for i in range(number % (plan.gamma + 1))],
+            )
         batch = made.send(made.step, plan.steps)
         results += made.read(batch)[0]
         scores = torch.stack([made.scores_of(batch, i) for i in range(plan.steps)]).cpu().clone()
@@ -334,7 +342,7 @@ def test_a_residual_that_rounding_leaves_empty_is_drawn_from_the_target(rule: st
     p[:, 20] = 0.39
 
     class Prepared(KernelChoosing):
-        def _process(self, logits: torch.Tensor, chances: torch.Tensor, begin: int, kept: Any) -> None:
+        def _process(self, logits: torch.Tensor, chances: torch.Tensor, begin: int, kept: Any, stamped: bool) -> None:
             chances[: len(logits)] = logits
             padded = torch.nn.functional.pad(logits, (0, self._tiles * TILE - WIDTH)).double()
             self._running[: len(logits)] = padded.view(len(logits), -1, TILE).sum(-1)
@@ -355,6 +363,31 @@ def test_a_residual_that_rounding_leaves_empty_is_drawn_from_the_target(rule: st
     assert found.accepted < 2 and found.emitted > 5
 
 
+@pytest.mark.parametrize("sampler", [Sampler(), SAMPLERS[0]], ids=str)
+@pytest.mark.parametrize("gamma", [0, 2])
+def test_kernels_tell_when_drafts_and_pass_had_ended(
+    gamma: int, sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreter has no clock: each look at one is one nanosecond later."""
+    ticks = itertools.count(5)
+    mark: Callable[[torch.Tensor], None] = cuda_graphs.mark
+    if not GPU:
+        mark = lambda place: place.fill_(next(ticks)) and None  # noqa: E731
+        found = kernels()
+        assert found is not None
+        monkeypatch.setattr(found.choosing, "globaltimer", lambda: tl.full((), next(ticks), tl.int64))
+    plan = Plan(gamma, WIDTH, sampler, "rejection", (), 2, None, WIDTH)
+    drafter = Bigrams(2, WIDTH) if gamma else None
+    choose = lambda plan, state, mark: KernelChoosing(plan, state, TILE, stamps=True)  # noqa: E731
+    made = DeviceRound(Bigrams(1, WIDTH), drafter, plan, DEVICE, mark, choose)
+    made.begin([5, 9, 4], 2, 23, [0.5] * made.uniforms, 11)
+    times = [(result.draft_seconds, result.verify_seconds) for result in made.read(made.send(made.step, 2))[0]]
+    if GPU:
+        assert all((0 < draft < 0.1) == (gamma > 0) and 0 < verify < 0.1 for draft, verify in times)
+    else:
+        assert times == [(1e-9 * (gamma > 0), 1e-9)] * 2
+
+
 class Chain(Bigrams):
     """Logits that follow from the last token alone: texts are a Markov chain."""
 
@@ -368,7 +401,13 @@ def chain_statistic(rule: str, sampler: Sampler, width: int = 23, texts: int = 1
     """Chi-square of what follows each token of long texts against the target's distributions, and its freedom."""
     target, drafter = Chain(1, width), Chain(2, width)
     drafter._table[:, 5] += 1.5  # far from the target's
-    made = DeviceRound(target, drafter, Plan(3, width, sampler, rule, (), 1, None, width), DEVICE, choose=small)
+    made = DeviceRound(
+        target,
+        drafter,
+        Plan(3, width, sampler, rule, (), 1, None, width),
+        DEVICE,
+        choose=lambda plan, state, mark: small(plan, state),
+    )
     play = cuda_graphs.capture(made.step, made.state)
     counts = torch.zeros(width, width, dtype=torch.float64)
     generator = torch.Generator().manual_seed(1)

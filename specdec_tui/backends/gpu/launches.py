@@ -345,7 +345,8 @@ def attend(
 def store_time(place: Tensor) -> None:
     from specdec_tui.backends.gpu import norms
 
-    norms.store_time[(1,)](place)
+    overlap = overlaps(place.device)
+    norms.store_time[(1,)](place, overlap, num_warps=1, **({"launch_pdl": True} if overlap else {}))
 
 
 def overlaps(device: torch.device) -> bool:

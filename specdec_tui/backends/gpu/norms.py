@@ -12,8 +12,11 @@ from triton.language.extra.cuda import (  # type: ignore[import-not-found]
 
 
 @triton.jit
-def store_time(place: tl.tensor) -> None:
+def store_time(place: tl.tensor, overlap: tl.constexpr) -> None:
     """The GPU's clock in nanoseconds, as int64."""
+    if overlap:
+        gdc_launch_dependents()
+        gdc_wait()
     tl.store(place, globaltimer())
 
 

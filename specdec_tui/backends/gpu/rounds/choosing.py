@@ -16,7 +16,11 @@ from __future__ import annotations
 
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
+from triton.language.extra.cuda import (  # type: ignore[import-not-found]
+    gdc_launch_dependents,
+    gdc_wait,
+    globaltimer,
+)
 
 BINS = tl.constexpr(2048)
 LEVELS = tl.constexpr(3)
@@ -53,14 +57,23 @@ def keep(
     tl.store(history + tl.load(slot) * size + place, values, mask=inside)
 
 
+@triton.jit
+def stamp(mark: tl.tensor) -> None:
+    """Write the GPU's clock in nanoseconds, int64, as the first program of a grid."""
+    if (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
+        tl.store(mark, globaltimer())
+
+
 @triton.jit(do_not_specialize_on_alignment=["history"])
 def tile_bests(
     rows: tl.tensor,
     bests: tl.tensor,
     history: tl.tensor,
     slot: tl.tensor,
+    mark: tl.tensor,
     steps: tl.constexpr,
     size: tl.constexpr,
+    stamped: tl.constexpr,
     width: tl.constexpr,
     tiles: tl.constexpr,
     tile: tl.constexpr,
@@ -68,11 +81,14 @@ def tile_bests(
 ) -> None:
     """bests int64 [n, tiles]: `best_of` every tile of rows float32 [n, width]. Grid (tiles, n).
 
-    Of several rounds (`steps` > 1) the rows go to history too, see `keep`.
+    Of several rounds (`steps` > 1) the rows go to history too, see `keep`. `stamped`: the time when they were there
+    goes to mark.
     """
     if overlap:
         gdc_launch_dependents()
         gdc_wait()
+    if stamped:
+        stamp(mark)
     token = tl.program_id(0) * tile + tl.arange(0, tile)
     row = tl.program_id(1)
     place = row.to(tl.int64) * width + token
@@ -88,12 +104,17 @@ def take_best(
     bests: tl.tensor,
     draft: tl.tensor,
     feed: tl.tensor,
+    mark: tl.tensor,
     known: tl.constexpr,
+    stamped: tl.constexpr,
     tiles: tl.constexpr,
     many: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
-    """The draft int64 [1] from bests [tiles], and what the drafter reads for it: 0 from id `known` on. One program."""
+    """The draft int64 [1] from bests [tiles], and what the drafter reads for it: 0 from id `known` on. One program.
+
+    `stamped`: the time when it is there goes to mark.
+    """
     if overlap:
         gdc_launch_dependents()
         gdc_wait()
@@ -101,6 +122,8 @@ def take_best(
     token = id_of(tl.max(tl.load(bests + place, mask=place < tiles, other=_NONE), 0))
     tl.store(draft, token)
     tl.store(feed, tl.where(token < known, token, 0))
+    if stamped:
+        stamp(mark)
 
 
 @triton.jit
@@ -112,8 +135,10 @@ def tile_peaks(
     bins: tl.tensor,
     total: tl.tensor,
     crests: tl.tensor,
+    mark: tl.tensor,
     cleared: tl.constexpr,
     parts: tl.constexpr,
+    stamped: tl.constexpr,
     width: tl.constexpr,
     tiles: tl.constexpr,
     tile: tl.constexpr,
@@ -123,10 +148,13 @@ def tile_peaks(
 
     peaks and sums float32 [n, tiles]; a peak is not a number where a logit is none. bins int64 [n, cleared] and total
     int64 [n, 2] become 0. crests float32 [n, tiles, parts]: the highest logits of equal parts of the tiles, if any.
+    `stamped`: the time when the rows were there goes to mark.
     """
     if overlap:
         gdc_launch_dependents()
         gdc_wait()
+    if stamped:
+        stamp(mark)
     token = tl.program_id(0) * tile + tl.arange(0, tile)
     row = tl.program_id(1)
     x = tl.load(rows + row.to(tl.int64) * width + token, mask=token < width, other=-float("inf"))

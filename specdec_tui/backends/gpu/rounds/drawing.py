@@ -22,6 +22,7 @@ from specdec_tui.backends.gpu.rounds.choosing import (
     peak_of,
     recalled,
     searched,
+    stamp,
     total_of,
 )
 from specdec_tui.backends.gpu.rounds.nearest import nearest_edge
@@ -236,8 +237,10 @@ def draw_draft(
     taken: tl.tensor,
     draft: tl.tensor,
     feed: tl.tensor,
+    mark: tl.tensor,
     index: tl.tensor,
     known: tl.constexpr,
+    stamped: tl.constexpr,
     width: tl.constexpr,
     tiles: tl.constexpr,
     many: tl.constexpr,
@@ -258,3 +261,5 @@ def draw_draft(
     drawn = tl.minimum(piece * tile + found, width - 1).to(tl.int64)
     tl.store(draft, drawn)
     tl.store(feed, tl.where(drawn < known, drawn, 0))
+    if stamped:
+        stamp(mark)

@@ -212,7 +212,8 @@ def finish(
     last = tl.load(block + accepted)
     at = tl.load(slot)
     old_taken = tl.load(taken)
-    started, drafted_at, verified_at = tl.load(marks), tl.load(marks + 1), tl.load(marks + 2)
+    started, verified_at = tl.load(marks), tl.load(marks + 2)
+    drafted_at = tl.load(marks + 1) if asked else started
     tl.debug_barrier()  # what follows overwrites what other threads may still have to read
     out += at * (_FACTS + 5 * gamma)
     tl.store(out, (drafted_at - started).to(tl.float64))
