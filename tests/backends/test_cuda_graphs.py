@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -124,6 +125,40 @@ def test_the_parts_of_a_round_are_read_from_the_gpus_clock(pair: tuple[Transform
     assert len(rounds) > 5
     for record in rounds:
         assert 1e-6 < record.draft_seconds < 0.1 and 1e-6 < record.verify_seconds < 0.1
+
+
+@pytest.mark.parametrize("kind", ["none", "model"])
+def test_rounds_that_are_under_way_meanwhile_are_those_step_by_step_and_a_pause_is_not_their_time(
+    kind: str, pair: tuple[TransformersModel, TransformersModel]
+) -> None:
+    target, small = pair
+    captured, stepwise = Programs(cuda_graphs.capture, cuda_graphs.mark), Programs()
+
+    def played(programs: Programs, pause: float = 0.0, **settings: Any) -> list[Record]:
+        records = []
+        for record in decode(
+            target,
+            PROMPT,
+            strategy="tested",
+            drafter=drafter_of(kind, target, small),
+            sampler=Sampler("topknucleus", 1.5, 20, 0.95),
+            gamma=3,
+            max_new_tokens=40,
+            programs=programs,
+            **settings,
+        ):
+            records.append(record)
+            time.sleep(pause)
+        return records
+
+    played(captured, alone=True)
+    ahead, paused = played(captured, alone=True), played(captured, 0.02, alone=True)
+    assert_same(played(stepwise), ahead)
+    assert_same(ahead, paused)
+    assert_same(ahead, played(captured, insight=False))
+    for run in (ahead, paused):
+        rounds = [record for record in run if isinstance(record, RoundVerified)]
+        assert 1e-5 < sum(record.seconds for record in rounds) / len(rounds) < 0.01
 
 
 def test_a_capture_that_fails_leaves_the_stream_as_it_was_and_another_can_follow() -> None:
