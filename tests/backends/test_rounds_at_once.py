@@ -307,6 +307,23 @@ def test_seconds_of_rounds_are_the_devices_own_and_a_reader_who_pauses_adds_none
         assert wall > total + 0.02
 
 
+def test_a_run_that_is_left_waits_for_what_is_under_way(
+    target: TransformersModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run must not have it in its prefill's time."""
+    device = FakeDevice(0.002)
+    monkeypatch.setattr(FakeStretch, "device", device, raising=False)
+    monkeypatch.setattr(device_round, "HostStretch", FakeStretch)
+    programs = Programs(device.capture, lambda place: None)
+    run = decoding(target, None, programs, alone=True, max_new_tokens=101, clock=device)
+    assert isinstance(run, Generator)
+    while not isinstance(next(run), RoundVerified):
+        pass
+    assert device.batches == [4, 4] and device.now == pytest.approx(0.008)
+    run.close()
+    assert device.now == device.free == pytest.approx(0.016)
+
+
 def test_the_time_to_ask_for_rounds_counts_where_the_device_waits_for_it(
     target: TransformersModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
