@@ -19,9 +19,8 @@ from torch import Tensor
 
 from specdec_tui.backends import cuda_graphs
 from specdec_tui.backends.model import nothing
-from specdec_tui.decoding.device_round import Choose, DeviceRound, RoundResult
-from specdec_tui.decoding.kernel_choosing import KernelChoosing
-from specdec_tui.decoding.round_state import Plan
+from specdec_tui.decoding.device_round import Choose, DeviceRound, Mark, RoundResult, fastest
+from specdec_tui.decoding.round_state import Choosing, Plan, RoundState
 from specdec_tui.decoding.sampling import Sampler
 from specdec_tui.decoding.torch_choosing import TorchChoosing
 
@@ -64,6 +63,10 @@ def made(spread: float, plan: Plan, choose: Choose, device: torch.device) -> Dev
     return DeviceRound(Fixed(target), Fixed(drafter), plan, device, cuda_graphs.mark, choose)
 
 
+def by_torch(plan: Plan, state: RoundState, mark: Mark) -> Choosing:
+    return TorchChoosing(plan, state)
+
+
 def begin(played: DeviceRound) -> None:
     generator = torch.Generator().manual_seed(3)
     uniforms = torch.rand(played.uniforms, dtype=torch.float64, generator=generator).tolist()
@@ -73,9 +76,9 @@ def begin(played: DeviceRound) -> None:
 def rounds(played: DeviceRound, count: int = 5) -> Iterator[tuple[RoundResult, Tensor]]:
     begin(played)
     for _ in range(count):
-        played.rewind_results()
-        played.step()
-        yield played.read(1)[0], played.scores_of(0).clone()
+        batch = played.send(played.step, 1)
+        ((result,), _) = played.read(batch)
+        yield result, played.scores_of(batch, 0).clone()
 
 
 def difference(one: DeviceRound, other: DeviceRound) -> str:
@@ -104,7 +107,7 @@ def main() -> None:
     for kind, spread in SPREADS.items():
         for name, (sampler, rule) in WAYS.items():
             plan = Plan(options.gamma, options.width, sampler, rule, (options.width - 1,), drafter_ids=options.width)
-            ways = [made(spread, plan, choose, device) for choose in (KernelChoosing, TorchChoosing)]
+            ways = [made(spread, plan, choose, device) for choose in (fastest, by_torch)]
             found = difference(*ways)
             plays = [cuda_graphs.capture(way.step, way.state) for way in ways]
             times: list[list[float]] = [[], []]
