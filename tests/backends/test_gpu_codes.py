@@ -7,7 +7,7 @@ import struct
 import pytest
 import torch
 
-from specdec_tui.backends.gpu.packed.codes import FORMS, HALVES, STRAIGHT, conversion, half_bits, numbers_in_use, tables
+from specdec_tui.backends.gpu.packed.codes import FORMS, HALVES, STRAIGHT, conversion, filling, half_bits, tables
 from specdec_tui.backends.gpu.packed.packing import Codes, pack, packable, plain_weights
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -39,20 +39,46 @@ def lop3(values: list[int], table: int) -> int:
     return found
 
 
-def carried_out(program: str, word: int, outputs: int, half: str, table: tuple[int, ...]) -> list[int]:
-    """The output registers of a program for one input register."""
-    held = {f"${outputs}": word} | {f"${outputs + 1 + 4 * place}": value for place, value in enumerate(table)}
+BASE = 1024  # where shared memory begins
+Memory = dict[int, int]  # words by address
+
+
+def carried_out(
+    program: str,
+    inputs: dict[str, int],
+    half: str = "bfloat16",
+    shared: Memory | None = None,
+    given: Memory | None = None,
+) -> dict[str, int]:
+    """The registers after a program."""
+    held = {"packed_numbers": BASE} | inputs
+    shared, given = {} if shared is None else shared, given or {}
 
     def value(name: str) -> int:
+        if name.startswith("["):
+            return sum(value(part.strip()) for part in name.strip("[]").split("+"))
         return held[name] if name in held else int(name, 0)
 
-    for line in program.replace("\n", " ").strip("{} ").split(";"):
-        if not (line := line.strip()) or line.startswith(".reg"):
+    for line in program.split("\n"):
+        if (line := line.strip("{}; ")) == "" or line.startswith((".reg", ".shared", "bar.sync")):
             continue
         name, _, rest = line.partition(" ")
-        target, *operands = (part.strip() for part in rest.split(","))
+        target, *operands = (part.strip("{} ") for part in rest.split(","))
         values = [value(operand) for operand in operands]
         match name.split(".")[0]:
+            case "st":
+                shared |= {value(target) + 4 * place: stored for place, stored in enumerate(values)}
+                continue
+            case "ld":
+                result = (shared if name.startswith("ld.shared") else given)[values[0]]
+            case "add":
+                result = values[0] + values[1]
+            case "mul":
+                result = values[0] * values[1]
+            case "mad":
+                result = values[0] * values[1] + values[2]
+            case "shl":
+                result = values[0] << values[1]
             case "mov":
                 result = values[0]
             case "shr":
@@ -74,15 +100,29 @@ def carried_out(program: str, word: int, outputs: int, half: str, table: tuple[i
             case other:
                 raise AssertionError(f"unknown instruction {other}")
         held[target] = result & 0xFFFFFFFF
-    return [held[f"${out}"] for out in range(outputs)]
+    return held
+
+
+def filled(form: str, half: str, warps: int) -> Memory:
+    """Shared memory after all threads of a program have put their part of a table there."""
+    shared: Memory = {}
+    given = {4096 + 4 * place: word for place, word in enumerate(tables(form, half))}
+    for thread in range(32 * warps):
+        inputs = {"%tid.x": thread, "%laneid": thread % 32, "$1": 4096}
+        assert carried_out(filling(warps), inputs, half, shared, given)["$0"] == 4 * (thread % 32)
+    return shared
 
 
 def converted(form: str, half: str, words: torch.Tensor) -> torch.Tensor:
     """The numbers of words int64 [n]: [planes, n, 4 columns]."""
     outputs = 2 * FORMS[form].planes
     program = conversion(form, half)
-    table = tables(form, half) if FORMS[form].order == STRAIGHT else ()
-    found = [carried_out(program, int(word), outputs, half, table) for word in words.tolist()]
+    shared = filled(form, half, 4) if FORMS[form].order == STRAIGHT else {}
+    found = []
+    for place, word in enumerate(words.tolist()):
+        inputs = {f"${outputs}": int(word), f"${outputs + 1}": 4 * (place % 32)}
+        held = carried_out(program, inputs, half, shared)
+        found.append([held[f"${out}"] for out in range(outputs)])
     numbers = [[number(part >> shift & 0xFFFF, half) for part in row for shift in (0, 16)] for row in found]
     return torch.tensor(numbers, dtype=torch.float64).view(len(words), -1, 4).transpose(0, 1)
 
@@ -90,7 +130,7 @@ def converted(form: str, half: str, words: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_instructions_give_the_number_of_every_code(form: str, half: str) -> None:
-    numbers = torch.tensor(numbers_in_use(form, half), dtype=torch.float64).to(DTYPES[half]).double()
+    numbers = torch.tensor(FORMS[form].numbers, dtype=torch.float64).to(DTYPES[half]).double()
     generator = torch.Generator().manual_seed(1)
     if FORMS[form].bits == 8:
         codes = torch.arange(256).view(64, 4)
@@ -121,10 +161,16 @@ def test_packed_rows_read_by_the_instructions_are_the_rows(form: str, width: int
     assert torch.equal(rows, plain_weights(plain).bfloat16().double())
 
 
+@pytest.mark.parametrize("warps", [1, 2, 4, 8])
+def test_each_lane_has_its_own_copy_of_a_table(warps: int) -> None:
+    shared, words = filled("nf4", "bfloat16", warps), tables("nf4", "bfloat16")
+    assert shared == {BASE + 128 * byte + 4 * lane: words[byte] for byte in range(256) for lane in range(32)}
+
+
 def test_the_check_finds_a_planted_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     words = torch.tensor([0x76543210, 0xFEDCBA98])
     right = converted("nf4", "bfloat16", words)
-    wrong = conversion("nf4", "bfloat16").replace("0x5140", "0x5141")
+    wrong = conversion("nf4", "bfloat16").replace("$4, 9", "$4, 8")
     monkeypatch.setitem(globals(), "conversion", lambda form, half: wrong)
     assert not torch.equal(converted("nf4", "bfloat16", words), right)
 

@@ -94,6 +94,9 @@ def test_passes_of_our_kernels_read_packed_weights() -> None:
 def test_what_is_not_packed_is_told_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert packed_model.pack_quantized(tiny_model("llama", **SIZES).half()) == "it has no quantized layers"
     assert "compute in torch.float32" in packed_model.pack_quantized(tiny_model("llama", **SIZES))
+    experts = tiny_model("llama", **SIZES).half()
+    experts.model.layers[0].gate_up_proj_precision_config = None  # as transformers' MXFP4 has it
+    assert "experts are in MXFP4" in packed_model.pack_quantized(experts)
     network, _ = quantized(4)
     before = type(network.model.layers[0].mlp.down_proj)
     monkeypatch.setattr(packed_model, "plain_weights", lambda codes: plain_weights(codes).flip(0))

@@ -3,8 +3,8 @@
 A register holds four bytes. Of 8-bit codes these are four columns that follow each other; of 4-bit codes four columns
 of one plane and four of another (`packing`). Two orders of eight 4-bit codes in a register:
 
-- `straight`: code n, from the low end, is column n % 4 of plane n // 4. A table of 16 numbers is looked up four codes
-  and one byte of the numbers at a time (`prmt`): 21 instructions for eight codes, and no memory.
+- `straight`: code n, from the low end, is column n % 4 of plane n // 4. Numbers of a table are looked up in shared
+  memory two codes at a time: 11 instructions for eight codes.
 - `spread`: codes n and n + 4 are columns that follow each other, so that whole numbers need one instruction for two:
   the codes are put into the low bits of a number whose exponent makes these bits count one each.
 
@@ -30,7 +30,7 @@ _NF4 = (
     -0.28444138169288635,
     -0.18477343022823334,
     -0.09105003625154495,
-    -0.0,  # of which sign does not matter; of this one `codes_in_use` finds pairs
+    0.0,
     0.07958029955625534,
     0.16093020141124725,
     0.24611230194568634,
@@ -94,35 +94,11 @@ def half_bits(number: float, half: str) -> int:
 
 
 @cache
-def codes_in_use(name: str, half: str) -> tuple[int, ...]:
-    """The code of the form that each of our codes stands for: [our code] -> code.
-
-    Tables are put in an order where the numbers n and n + 8 agree in the top bits of both their bytes, if there is one:
-    `_looked_up` then tells them apart without another instruction.
-    """
-    form = FORMS[name]
-    if form.order != STRAIGHT:
-        return tuple(range(len(form.numbers)))
-    kinds: dict[int, list[int]] = {}
-    for code, number in enumerate(form.numbers):
-        kinds.setdefault(half_bits(number, half) & 0x8080, []).append(code)
-    if any(len(codes) % 2 for codes in kinds.values()):
-        return tuple(range(16))
-    ordered = sorted(kinds.values())
-    return tuple(code for place in (0, 1) for codes in ordered for code in codes[place::2])
-
-
-def numbers_in_use(name: str, half: str) -> tuple[float, ...]:
-    """The numbers of our codes, not rounded."""
-    return tuple(FORMS[name].numbers[code] for code in codes_in_use(name, half))
-
-
-@cache
 def conversion(name: str, half: str) -> str:
     """PTX for compute capability 8.0 and newer: four bytes of codes to four numbers of each plane, two a register."""
     form = FORMS[name]
     if form.order == STRAIGHT:
-        return _looked_up([half_bits(number, half) for number in numbers_in_use(name, half)])
+        return _looked_up()
     if form.order == SPREAD:
         return _whole_of_4_bits(half, int(form.numbers[0]))
     return _whole_of_8_bits(half) if name == "int8" else _e4m3_numbers(half)
@@ -133,50 +109,50 @@ def _program(registers: str, lines: Sequence[str]) -> str:
 
 
 def tables(name: str, half: str) -> tuple[int, ...]:
-    """What the conversion of a form with a table looks its numbers up in, as words: the low bytes of the numbers by our
-    codes, four to a word, then the high bytes, then the mask. They are handed to it in registers: as numbers of the
-    program they would be moved there anew for each use."""
-    bits = [half_bits(number, half) for number in numbers_in_use(name, half)]
-    low, high = [value & 255 for value in bits], [value >> 8 for value in bits]
-    words = [
-        sum(value << 8 * place for place, value in enumerate(part[n : n + 4])) for part in (low, high) for n in _FOURS
+    """Of a form whose codes are looked up two at a time: the numbers of a byte's lower and upper code, as the lower and
+    upper half of a word, by byte."""
+    bits = [half_bits(number, half) for number in FORMS[name].numbers]
+    return tuple(bits[byte & 15] | bits[byte >> 4] << 16 for byte in range(256))
+
+
+def filling(warps: int) -> str:
+    """PTX that copies the words of `tables`, at $1, into shared memory once for each lane of a warp, so that all lanes
+    read it at once; a program of so many warps does it together. $0: four times the lane."""
+    count = 256 // (4 * warps)
+    loads = [f"ld.global.nc.b32 v{n}, [p + {16 * warps * n}];" for n in range(count)]
+    stores = [f"st.shared.v4.b32 [a + {512 * warps * n}], {{v{n}, v{n}, v{n}, v{n}}};" for n in range(count)]
+    lines = [
+        f".shared .align 128 .b8 {_SHARED}[{256 * _ENTRY}];",
+        "{",
+        ".reg .b64 p, o;",
+        f".reg .b32 a, t, {', '.join(f'v{n}' for n in range(count))};",
+        "mov.u32 t, %tid.x;",
+        f"mov.u32 a, {_SHARED};",
+        "mad.lo.u32 a, t, 16, a;",
+        "shr.u32 t, t, 3;",
+        "mul.wide.u32 o, t, 4;",
+        "add.s64 p, $1, o;",
+        *loads,
+        *stores,
+        "mov.u32 t, %laneid;",
+        "shl.b32 $0, t, 2;",
+        "bar.sync 0;",
+        "}",
     ]
-    return (*words, 0x7F7F7F7F if _agree(bits) else 0x000000FF)
+    return "\n".join(lines)
 
 
-_FOURS = range(0, 16, 4)
+_ENTRY = 128
+"""Bytes that all lanes' copies of a word take."""
+_SHARED = "packed_numbers"
 
 
-def _agree(bits: Sequence[int]) -> bool:
-    return all((one ^ other) & 0x8080 == 0 for one, other in zip(bits[:8], bits[8:], strict=True))
-
-
-def _looked_up(bits: Sequence[int]) -> str:
-    """Numbers of 16 bits by 4-bit codes: their low and their high bytes from two tables of 8 each.
-
-    `prmt` takes a byte of eight by three bits of a code; the fourth bit makes it repeat the byte's top bit, which turns
-    0x7f into 0: a mask that lacks only the top bit, where both tables agree (`codes_in_use`). Words of `tables` are in
-    the registers $5, $9 … $37.
-    """
-    agree = _agree(bits)
-    word = [f"${5 + 4 * place}" for place in range(9)]
-    lines = ["mov.b32 w, $4;", "and.b32 t, w, 0x77777777;"]
-    if not agree:
-        lines += ["shr.u32 s, w, 3;", "and.b32 s, s, 0x11111111;"]
-    for out in (0, 2):
-        lines.append(f"prmt.b32 m, {word[8]}, {word[8]}, w;" if agree else f"prmt.b32 m, {word[8]}, 0, s;")
-        for name, first in (("l", 0), ("h", 4)):
-            lines += [
-                f"prmt.b32 {name}, {word[first]}, {word[first + 1]}, t;",
-                f"prmt.b32 u, {word[first + 2]}, {word[first + 3]}, t;",
-                f"lop3.b32 {name}, {name}, u, m, 0xe4;",  # by the mask
-            ]
-        lines += [f"prmt.b32 ${out}, l, h, 0x5140;", f"prmt.b32 ${out + 1}, l, h, 0x7362;"]
-        if out == 0:
-            lines += ["shr.u32 w, w, 16;", "shr.u32 t, t, 16;"]
-            if not agree:
-                lines.append("shr.u32 s, s, 16;")
-    return _program("w, t, m, l, h, u, s", lines)
+def _looked_up() -> str:
+    """Numbers of 16 bits by pairs of 4-bit codes, from what `filling` put into shared memory; its result is $5."""
+    lines = [f"mov.u32 b, {_SHARED};"]
+    for out, shift in enumerate(("shl.b32 a, $4, 7;", "shr.u32 a, $4, 1;", "shr.u32 a, $4, 9;", "shr.u32 a, $4, 17;")):
+        lines += [shift, f"lop3.b32 a, a, {255 * _ENTRY}, $5, 0xea;", "add.u32 a, a, b;", f"ld.shared.b32 ${out}, [a];"]
+    return _program("a, b", lines)
 
 
 def _whole_of_4_bits(half: str, first: int) -> str:

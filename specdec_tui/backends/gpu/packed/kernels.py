@@ -25,7 +25,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: 
 from specdec_tui.backends.gpu.multiplied import activated, capped
 from specdec_tui.backends.gpu.packed.unpacked import ROWS, place_of
 
-_WITH_TABLES = tl.constexpr("=r,=r,=r,=r,r" + 36 * ",r")  # a table's nine words come four times each
+_WITH_TABLE = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r")
 
 
 @triton.jit
@@ -66,7 +66,7 @@ def _held(
 def _numbers(
     x: tl.tensor,
     held: tl.tensor,
-    words: tl.tuple,
+    lane: tl.tensor,
     weight: tl.tensor,
     numbers: tl.tensor,
     tile: tl.tensor,
@@ -98,10 +98,7 @@ def _numbers(
         one = tl.inline_asm_elementwise(asm, "=r,=r,r", [held], dtype=half, is_pure=True, pack=4)
         return one, one
     if straight:
-        one, two = tl.inline_asm_elementwise(
-            asm, _WITH_TABLES, [held, words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7],
-            words[8]], dtype=(half, half), is_pure=True, pack=4,
-        )  # fmt: skip
+        one, two = tl.inline_asm_elementwise(asm, _WITH_TABLE, [held, lane], dtype=(half, half), is_pure=True, pack=4)
     else:
         one, two = tl.inline_asm_elementwise(asm, "=r,=r,=r,=r,r", [held], dtype=(half, half), is_pure=True, pack=4)
     return one, two
@@ -220,22 +217,6 @@ def _added(
 
 
 @triton.jit
-def _row_sums(
-    total: tl.tensor,
-    scales: tl.tensor,
-    tile: tl.tensor,
-    columns: tl.constexpr,
-    group: tl.constexpr,
-    offset: tl.constexpr,
-) -> tl.tensor:
-    """[ROWS, tokens]: what all warps have of a row, times its scale where that is one for the whole row."""
-    result = tl.sum(total, 0)
-    if group >= columns and not offset:
-        result = result * tl.load(scales + tile * ROWS + tl.arange(0, ROWS))[:, None]
-    return result
-
-
-@triton.jit
 def _row_of(
     stream: tl.tensor, token: tl.tensor, tokens: tl.constexpr, columns: tl.constexpr, power_columns: tl.constexpr
 ) -> tl.tensor:
@@ -289,6 +270,7 @@ def packed_product(
     straight: tl.constexpr,
     width: tl.constexpr,
     asm: tl.constexpr,
+    filling: tl.constexpr,
     gated: tl.constexpr,
     normed: tl.constexpr,
     epsilon: tl.constexpr,
@@ -320,10 +302,6 @@ def packed_product(
     below = tile + rows // ROWS
     if overlap:
         gdc_launch_dependents()
-    words: tl.tuple = ()
-    if asm != "" and straight:
-        for place in tl.static_range(9):
-            words = words + (tl.load(tables + place),)
     held: tl.tuple = ()
     kept: tl.tuple = ()
     found: tl.tuple = ()
@@ -334,23 +312,31 @@ def packed_product(
         if gated:
             kept = kept + (_held(weight, below, step, chunks, width, warps, asm),)
             more = more + (_scales_of(scales, offsets, below, step, columns, group, offset, planes, width, warps),)
-    if overlap:
-        gdc_wait()
+    lane = 0
+    if filling != "":
+        lane = tl.inline_asm_elementwise(filling, "=r,l", [tables.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1)
     row = tile * ROWS + tl.arange(0, ROWS)[:, None]
-    token = tl.program_id(1) * tile_tokens + tl.arange(0, tile_tokens)[None, :]
-    place, inside = token * rows + row, (token < tokens) & (row < rows)
-    # Asked for before the product, so that what comes behind it need not wait.
-    before, shift, lift, factor, own_row = 0.0, 0.0, 0.0, 0.0, 0.0
-    if normed:
-        own_row = _row_of(stream, tl.program_id(1) * tile_tokens, tokens, columns, power_columns)
-    if added:
-        before = tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
+    shift, lift, factor, own_scale, other_scale = 0.0, 0.0, 0.0, 1.0, 1.0
+    if group >= columns and not offset:  # one for the whole row
+        own_scale = tl.load(scales + row)
+        if gated:
+            other_scale = tl.load(scales + rows + row)
     if biased:
         shift = tl.load(bias + row, mask=row < rows, other=0.0).to(tl.float32)
         if gated:
             lift = tl.load(bias + rows + row, mask=row < rows, other=0.0).to(tl.float32)
     if followed:
         factor = tl.load(norm + row, mask=row < rows, other=0.0).to(tl.float32) + norm_offset
+    if overlap:
+        gdc_wait()
+    token = tl.program_id(1) * tile_tokens + tl.arange(0, tile_tokens)[None, :]
+    place, inside = token * rows + row, (token < tokens) & (row < rows)
+    # Asked for before the product, so that what comes behind it need not wait.
+    before, own_row = 0.0, 0.0
+    if normed:
+        own_row = _row_of(stream, tl.program_id(1) * tile_tokens, tokens, columns, power_columns)
+    if added:
+        before = tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
     total = tl.zeros((warps, ROWS, tile_tokens), tl.float32)
     other = tl.zeros((warps, ROWS, tile_tokens), tl.float32)
     for step in tl.static_range(steps):
@@ -371,21 +357,21 @@ def packed_product(
                 x, places, step * warps * chunk + width, chunk, tokens, columns, gathered, width, warps, tile_tokens
             )
         one, two = _numbers(
-            x, held[step], words, weight, numbers, tile, step, chunks, planes, straight, width, warps, asm
+            x, held[step], lane, weight, numbers, tile, step, chunks, planes, straight, width, warps, asm
         )
         total = _added(total, one, two, first, second, found[step], columns, group, offset, planes, width)
         if gated:
             one, two = _numbers(
-                x, kept[step], words, weight, numbers, below, step, chunks, planes, straight, width, warps, asm
+                x, kept[step], lane, weight, numbers, below, step, chunks, planes, straight, width, warps, asm
             )
             other = _added(other, one, two, first, second, more[step], columns, group, offset, planes, width)
-    result = _row_sums(total, scales, tile, columns, group, offset)
+    result = tl.sum(total, 0) * own_scale
     spread = 1.0
     if normed:
         spread = _spread(stream, own_row, tokens, columns, epsilon, tile_tokens, power_columns)
     result = activated(result * spread + shift, activation)
     if gated:
-        result = result * (_row_sums(other, scales, below, columns, group, offset) * spread + lift)
+        result = result * (tl.sum(other, 0) * other_scale * spread + lift)
     rounded = (capped(result * scale, cap) + before).to(y.dtype.element_ty)
     tl.store(y + place, rounded, mask=inside)
     if followed:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specdec_tui.backends.gpu.packed import kernels, unpacked
-from specdec_tui.backends.gpu.packed.codes import FORMS, SPREAD, STRAIGHT, conversion
+from specdec_tui.backends.gpu.packed.codes import FORMS, SPREAD, STRAIGHT, conversion, filling
 from specdec_tui.backends.gpu.packed.packing import ROWS, Packed, power
 
 MOST_TOKENS = 16  # of a program; more are several programs, which find the weights in the cache
@@ -58,11 +58,12 @@ def _arguments(x: Tensor, normed: Normed | None, matrix: Packed, bias: Tensor | 
     )  # fmt: skip
 
 
-def _kind(matrix: Packed, device: torch.device) -> tuple[Any, ...]:
+def _kind(matrix: Packed, device: torch.device, warps: int) -> tuple[Any, ...]:
     form = FORMS[matrix.form]
     asm = conversion(matrix.form, matrix.half) if converts(device) else ""
     gathered, straight = matrix.places.numel() > 0, form.order == STRAIGHT
-    return matrix.group, matrix.offsets.numel() > 0, gathered, form.planes, straight, matrix.width, asm
+    kept = filling(warps) if asm and straight else ""
+    return matrix.group, matrix.offsets.numel() > 0, gathered, form.planes, straight, matrix.width, asm, kept
 
 
 _REGISTERS = 128  # of a thread, so that four programs of four warps find room on a multiprocessor
@@ -77,9 +78,10 @@ def cut_of(matrix: Packed, gated: bool) -> Cut:
     chunks, form = matrix.weight.shape[1], FORMS[matrix.form]
     table = form.order == STRAIGHT
     if gated:
-        return Cut(min(4, power(chunks)), 6 if form.bits == 8 else 3, 0 if form.order == SPREAD else _REGISTERS)
+        early = 6 if form.bits == 8 else 2 if table else 3
+        return Cut(min(4, power(chunks)), early, 0 if form.order == SPREAD else _REGISTERS)
     if chunks <= 32:
-        return Cut(min(4, power(chunks)), 8)
+        return Cut(min(4, power(chunks)), 8, _REGISTERS if table else 0)
     return Cut(8, 4 if table else 8, _REGISTERS if table else 0)
 
 
@@ -141,9 +143,9 @@ def _launch(
     tile = 8 if tokens <= 8 else MOST_TOKENS
     kernels.packed_product[(-(-rows // ROWS), -(-tokens // tile))](
         *_arguments(x, normed, matrix, bias, y), follow.norm if follow else y, follow.z if follow else y, tokens, rows,
-        matrix.columns, *_kind(matrix, x.device), gated, normed is not None, normed.epsilon if normed else 0.0,
-        follow.offset if follow else 0.0, bias is not None, activation, scale, cap, added, follow is not None, tile,
-        cut.warps, cut.early, power(matrix.columns), overlap, num_warps=cut.warps,
+        matrix.columns, *_kind(matrix, x.device, cut.warps), gated, normed is not None,
+        normed.epsilon if normed else 0.0, follow.offset if follow else 0.0, bias is not None, activation, scale, cap,
+        added, follow is not None, tile, cut.warps, cut.early, power(matrix.columns), overlap, num_warps=cut.warps,
         **({"launch_pdl": True} if overlap else {}),
         **({"maxnreg": cut.registers} if cut.registers and tile == 8 else {}),
     )  # fmt: skip

@@ -30,6 +30,8 @@ def pack_quantized(model: PreTrainedModel) -> str:
     """
     if str(model.dtype).removeprefix("torch.") not in HALVES:
         return f"its layers compute in {model.dtype}"
+    if any(hasattr(module, "gate_up_proj_precision_config") for module in model.modules()):  # transformers' MXFP4
+        return "its experts are in MXFP4, which the kernels of experts do not read packed"
     groups = list(_groups(model))
     if not groups:
         return "it has no quantized layers"

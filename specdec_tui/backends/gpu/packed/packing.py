@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from specdec_tui.backends.gpu.packed.codes import FORMS, HALVES, SPREAD, STRAIGHT, codes_in_use, numbers_in_use, tables
+from specdec_tui.backends.gpu.packed.codes import FORMS, HALVES, SPREAD, STRAIGHT, tables
 
 ROWS = 16
 """Rows that lie together: the side of a tensor core's tile."""
@@ -57,7 +57,7 @@ class Codes:
 @dataclass(frozen=True)
 class Packed:
     """A matrix for the kernels: weight uint8 [row tiles, chunks, ROWS · width], scales, offsets float32 [row tiles,
-    groups, ROWS], numbers float32 [16 or 256] by code, tables int32 [9] of a form that has one (`codes.tables`);
+    groups, ROWS], numbers float32 [16 or 256] by code, tables int32 [256] of a form that has one (`codes.tables`);
     offsets and places as in `Codes`."""
 
     form: str
@@ -166,16 +166,11 @@ def pack(codes: Codes, dtype: torch.dtype) -> Packed:
         raise ValueError(f"packed weights are for {' and '.join(HALVES)}, not for {half}")
     rows, columns = codes.shape
     width = min(BYTES, codes.group) if codes.group < columns else BYTES
-    own, device = codes.codes, codes.codes.device
-    used = codes_in_use(codes.form, half)
-    if used != tuple(range(len(used))):
-        back = torch.empty(len(used), dtype=torch.uint8, device=device)
-        back[torch.tensor(used, device=device)] = torch.arange(len(used), dtype=torch.uint8, device=device)
-        own = back[own.long()]
+    device = codes.codes.device
     chunk = form.planes * width
     tiles, chunks = -(-rows // ROWS), -(-columns // chunk)
     padded = torch.zeros(tiles * ROWS, chunks * chunk, dtype=torch.uint8, device=device)
-    padded[:rows, :columns] = own
+    padded[:rows, :columns] = codes.codes
     weight = padded.view(tiles, ROWS, chunks, form.planes, width).permute(0, 2, 3, 1, 4)
     words = arranged(weight).view(tiles, chunks, form.planes, -1, 4)
     if form.planes == 2:
@@ -189,7 +184,7 @@ def pack(codes: Codes, dtype: torch.dtype) -> Packed:
         weight.contiguous(),
         _of_tiles(codes.scales, tiles),
         _of_tiles(codes.offsets, tiles) if codes.offsets.numel() else codes.offsets,
-        torch.tensor(numbers_in_use(codes.form, half), device=device),
+        torch.tensor(form.numbers, device=device),
         _words(tables(codes.form, half), device) if form.order == STRAIGHT else codes.places[:0],
         codes.places,
         rows,
