@@ -13,10 +13,16 @@ from transformers import PreTrainedModel
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.decoder import Decoder, describe
 from specdec_tui.backends.gpu.model import GpuContext, opener
+from specdec_tui.backends.gpu.tiles import Cut
 
 DEVICE = "cuda" if GPU else "cpu"
 CAPACITY, SHARE = 64, 16
 BOUND = 2e-5  # of the largest logit, in float32: gelu and its likeness by tanh lie twice as far apart
+
+
+def short_cut(lanes: int, capacity: int) -> tuple[Cut, int]:
+    """How attention is cut into short shares."""
+    return Cut(SHARE, 4, 2), capacity // SHARE
 
 
 def described(model: PreTrainedModel) -> Decoder:

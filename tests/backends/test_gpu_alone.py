@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from family_variants import DENSE, VARIANTS, made
-from gpu_passes import DEVICE, SHARE, extended, halved, opened, text
+from gpu_passes import DEVICE, extended, halved, opened, short_cut, text
 from interpreted import GPU, need_triton
 
 need_triton()
@@ -31,7 +31,7 @@ MORE = [("gpt2", "Apart"), ("olmo3", "Apart"), ("falcon grouped", "Apart"), ("gl
 def test_a_token_in_a_block_has_the_numbers_of_a_token_alone(
     variant: str, way: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_model, "_SHARE", SHARE)
+    monkeypatch.setattr(gpu_model.launches, "attention_cut", short_cut)
     monkeypatch.setattr(gpu_model, "kind_of", lambda weights: getattr(streams, way))
     context, ids, begin = opened(halved(made(*(VARIANTS | OWN)[variant]), dtype)), text(), 47 - max(BLOCKS) // 2
     context.prefill(ids[:begin])  # blocks lie on both sides of the border of two shares

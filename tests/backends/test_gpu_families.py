@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from family_variants import DENSE, VARIANTS, made
-from gpu_passes import BOUND, CAPACITY, SHARE, distance, extended, halved, logits_of, opened, passed, sunk, text
+from gpu_passes import BOUND, CAPACITY, distance, extended, halved, logits_of, opened, passed, short_cut, sunk, text
 from interpreted import GPU, need_triton
 from plain_pass import PlainPass
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(GPU, reason="a GPU multiplies float32 with 10 bi
 
 @pytest.fixture(autouse=True)
 def _several_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_model, "_SHARE", SHARE)
+    monkeypatch.setattr(gpu_model.launches, "attention_cut", short_cut)
 
 
 @pytest.fixture
@@ -121,8 +121,7 @@ def test_large_weights_of_norms_overflow_no_half_precision() -> None:
 @pytest.mark.parametrize("window", [0, 5, 30])
 def test_shares_that_are_no_whole_tiles_see_each_token_once(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As beyond 16,384 tokens, where there are no more than 64 shares."""
-    monkeypatch.setattr(gpu_model.launches, "attention_cut", lambda lanes: Cut(16, 4, 2))
-    monkeypatch.setattr(gpu_model, "_SHARE", 24)
+    monkeypatch.setattr(gpu_model.launches, "attention_cut", lambda lanes, capacity: (Cut(16, 4, 2), 3))
     model = made("MistralConfig", DENSE | SMALL | {"sliding_window": window or None})
     ids = text(97, 72)
     context = opened(model, 72)

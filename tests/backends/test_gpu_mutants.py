@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from family_variants import VARIANTS, made
-from gpu_passes import BOUND, SHARE, described, distance, logits_of, opened, passed, sunk, text
+from gpu_passes import BOUND, described, distance, logits_of, opened, passed, short_cut, sunk, text
 from interpreted import GPU, need_triton
 from plain_pass import PlainPass
 from torch import Tensor
@@ -28,7 +28,7 @@ BEGIN, COUNT = 46, 3
 
 @pytest.fixture(autouse=True)
 def _several_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_model, "_SHARE", SHARE)
+    monkeypatch.setattr(gpu_model.launches, "attention_cut", short_cut)
 
 
 def layers(decoder: Decoder, **changes: Any) -> Decoder:

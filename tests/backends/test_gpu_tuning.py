@@ -14,7 +14,7 @@ SHAPES = [(False, 128256, 2048), (True, 8192, 2048), (False, 2048, 8192), (False
 
 
 def test_each_shape_gets_its_fastest_tile() -> None:
-    wanted = {shape: candidates(*shape[:2])[-1] for shape in SHAPES}
+    wanted = {shape: candidates(*shape)[-1] for shape in SHAPES}
 
     def seconds(tiles: Tiles) -> float:
         return float(sum(tiles.tried.get(shape) != wanted[shape] for shape in SHAPES))
@@ -23,7 +23,7 @@ def test_each_shape_gets_its_fastest_tile() -> None:
 
 
 def test_what_is_known_is_not_tried_again_and_what_does_not_compile_is_no_tile() -> None:
-    known, lame = Tiles({SHAPES[0]: candidates(*SHAPES[0][:2])[1]}), guess(*SHAPES[1])
+    known, lame = Tiles({SHAPES[0]: candidates(*SHAPES[0])[1]}), guess(*SHAPES[1])
     asked = []
 
     def seconds(tiles: Tiles) -> float:
@@ -42,7 +42,7 @@ def test_trials_end_in_time_and_leave_the_rest_for_later() -> None:
     now = [0.0]
 
     def seconds(tiles: Tiles) -> float:
-        now[0] += tuning.MOST_SECONDS / 4
+        now[0] += tuning.MOST_SECONDS / len(candidates(*SHAPES[0]))
         return 1.0
 
     found = tuning.tried(SHAPES, Tiles(), seconds, clock=lambda: now[0]).tried
@@ -53,11 +53,11 @@ def test_tiles_are_kept_for_a_card_and_a_damaged_file_means_another_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    tiles = Tiles({shape: candidates(*shape[:2])[1] for shape in SHAPES[:2]})
+    tiles = Tiles({shape: candidates(*shape)[1] for shape in SHAPES[:2]})
     tuning.keep("a card", tiles)
     assert tuning.kept("a card") == tiles
     assert tuning.kept("another card") == Tiles()
-    more = Tiles({SHAPES[2]: candidates(*SHAPES[2][:2])[0]})
+    more = Tiles({SHAPES[2]: candidates(*SHAPES[2])[0]})
     tuning.keep("a card", more)
     assert tuning.kept("a card").tried == {**tiles.tried, **more.tried}
     (file,) = (tmp_path / "tiles").iterdir()
@@ -69,7 +69,7 @@ def test_tiles_are_kept_for_a_card_and_a_damaged_file_means_another_trial(
 
 def test_how_sums_are_cut_does_not_hang_on_the_number_of_tokens() -> None:
     for gated, rows, columns in SHAPES:
-        for tile in candidates(gated, rows):
+        for tile in candidates(gated, rows, columns):
             tiles = Tiles({(gated, rows, columns): tile})
             assert {tiles.of(gated, rows, columns, tokens).pieces for tokens in range(1, 65)} == {tile.pieces}
             assert {tiles.of(gated, rows, columns, tokens).warps for tokens in range(1, 65)} == {tile.warps}
@@ -78,9 +78,27 @@ def test_how_sums_are_cut_does_not_hang_on_the_number_of_tokens() -> None:
 @pytest.mark.parametrize("tokens", [1, 9, 33, 64])
 def test_a_tile_fits_the_shared_memory_of_a_card(tokens: int) -> None:
     for gated, rows, columns in SHAPES:
-        for tile in candidates(gated, rows):
+        for tile in candidates(gated, rows, columns):
             found = fitting(tile, columns, tokens, 1 + gated)
             lines = found.rows * (1 + gated) + tile_tokens(tokens)
             assert 2 * found.pieces * lines * found.columns * (found.stages - 1) <= 160 << 10
-            assert found.early in (0, 16, 32, 64, 128, 256) and (found.ahead == 0 or found.ahead % 64 == 0)
+            if found.columns:
+                assert found.early in (0, 16, 32, 64, 128, 256) and (found.ahead == 0 or found.ahead % 64 == 0)
     assert fitting(Tile(16, 512, 4, 4, 4, 0, 0), 8192, 64).columns == 64
+
+
+def test_rows_that_are_held_fit_into_the_registers_of_a_program() -> None:
+    held = 0
+    for gated, rows, columns in SHAPES:
+        for tile in candidates(gated, rows, columns):
+            if tile.columns:
+                continue
+            held += 1
+            share = -(-columns // (16 * tile.pieces)) * 16
+            for tokens in (1, 16, 17, 64):
+                found = fitting(tile, columns, tokens, 1 + gated)
+                numbers = found.rows * (1 + gated) * found.pieces * found.early
+                assert numbers // (64 * found.warps) <= 112, "32-bit registers of a thread"
+                assert found.early % 32 == 0 < found.early <= min(tile.early, share + 31)
+    assert held
+    assert not [tile for tile in candidates(True, 28672, 1 << 15) if not tile.columns]

@@ -95,11 +95,12 @@ def route(
         gdc_launch_dependents()
     if biased:
         shift = tl.load(bias + safe).to(tl.float32)
-    first = begun(weight, safe, real_row, columns, pieces, early, ahead, overlap)
+    first = begun(weight, safe, real_row, rows, columns, False, pieces, tile_rows, tile_columns, early, ahead, overlap)
     if normed:
         one, two, three, four = first_rows(stream, tokens, columns, power_columns)
     result = multiplied(
-        first, x, weight, safe, real_row, tokens, columns, pieces, tile_tokens, tile_rows, tile_columns, early
+        first, x, weight, safe, real_row, tokens, rows, columns, False, pieces, tile_tokens, tile_rows, tile_columns,
+        early,
     )  # fmt: skip
     if normed:
         spread = spread_of_rows(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)
@@ -165,7 +166,7 @@ def gated_experts(
         one = stream_row(stream, token, columns, power_columns)
     result = multiplied(
         tl.zeros((1,), weight.dtype.element_ty), x + token * columns, weight + expert * (2 * rows * columns), safe,
-        real_row, 1, columns, pieces, _LANES, 2 * tile_rows, tile_columns, 0,
+        real_row, 1, rows, columns, True, pieces, _LANES, 2 * tile_rows, tile_columns, 0,
     )  # fmt: skip
     if normed:
         spread = spread_of_rows(stream, one, one, one, one, 1, columns, epsilon, _LANES, power_columns)

@@ -294,6 +294,11 @@ def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation
     )  # fmt: skip
 
 
+def lanes_of(decoder: Decoder) -> int:
+    """The width of a head as attention takes it."""
+    return max(16, power(decoder.width))
+
+
 def row_tiles(decoder: Decoder, tokens: int) -> int:
     """Programs of attention for a key head and a share: a token has a row for each query head of a key head."""
     return -(-tokens * (decoder.heads // decoder.key_heads) // _TILE_ROWS)
@@ -327,9 +332,9 @@ def attend(
     from specdec_tui.backends.gpu import attention
 
     tokens, capacity, count = len(joint), held[0].shape[1], shares.sums.shape[1]
-    lanes = max(16, power(decoder.width))
+    lanes = lanes_of(decoder)
     cosines, sines = angles or (shares.sums, shares.sums)
-    cut = attention_cut(lanes)
+    cut, _ = attention_cut(lanes, capacity)
     attention.attend[(decoder.key_heads, count, row_tiles(decoder, tokens))](
         joint, norms[0] if norms[0].numel() else joint, norms[1] if norms[1].numel() else joint, cosines, sines, begin,
         *held, sinks if sinks.numel() else joint, shares.parts, shares.highest, shares.sums, shares.arrived, mixed,

@@ -27,7 +27,6 @@ MOST_TOKENS = 64  # of a pass by these kernels
 
 _UNBOUNDED = 32_768  # positions where a model names no limit
 _TRIAL_TEXT = 128  # tokens before a pass that is timed
-_SHARE, _MOST_SHARES = 256, 64  # tokens of the text that one program attends to, at least; programs at most
 
 
 def fits(model: PreTrainedModel) -> bool:
@@ -114,7 +113,7 @@ class GpuContext:
         )  # fmt: skip
         shape = (len(weights.layers), decoder.key_heads, capacity, decoder.width)
         self._keys, self._values = (torch.zeros(shape, dtype=self._dtype, device=self._device) for _ in range(2))
-        self._shares = max(1, min(_MOST_SHARES, capacity // _SHARE))
+        _, self._shares = launches.attention_cut(launches.lanes_of(decoder), capacity)
         counters = decoder.key_heads * max(launches.row_tiles(decoder, tokens) for tokens in range(1, MOST_TOKENS + 1))
         self._arrived = torch.zeros(counters, dtype=torch.int32, device=self._device)
 

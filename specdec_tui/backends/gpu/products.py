@@ -122,7 +122,9 @@ def product(
         factor = (tl.load(norm + safe).to(tl.float32) + norm_offset) * shrink
     if twice:
         other_factor = (tl.load(other_norm + safe).to(tl.float32) + norm_offset) * shrink
-    first = begun(weight, safe, real_row, columns, pieces, early, ahead, overlap)
+    first = begun(
+        weight, safe, real_row, rows, columns, False, pieces, tile_rows, tile_columns, early, ahead, overlap
+    )  # fmt: skip
     if other_x > 0 and tl.program_id(0) * tile_rows >= bound:
         x += other_x * columns
     token = tl.arange(0, real_tokens)
@@ -142,8 +144,8 @@ def product(
             source, branch, norm, tokens, columns, followed, norm_offset, shrink, real_tokens, slice_columns
         )
     result = multiplied(
-        first, x, weight, safe, real_row, tokens, columns, pieces, tile_tokens, tile_rows, tile_columns, early, paired,
-        apart,
+        first, x, weight, safe, real_row, tokens, rows, columns, False, pieces, tile_tokens, tile_rows, tile_columns,
+        early, paired, apart,
     )  # fmt: skip
     if normed == "rows":
         spread = spread_of_rows(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)
@@ -251,7 +253,9 @@ def gated_product(
         shift = tl.load(bias + safe).to(tl.float32)
     if normed == "layer":
         lower = tl.load(lowered + safe)
-    first = begun(weight, safe, real_row, columns, pieces, early, ahead, overlap)
+    first = begun(
+        weight, safe, real_row, rows, columns, True, pieces, 2 * tile_rows, tile_columns, early, ahead, overlap
+    )  # fmt: skip
     held: tl.tuple = ()
     if normed == "rows":
         one, two, three, four = first_rows(stream, tokens, columns, power_columns)
@@ -262,8 +266,8 @@ def gated_product(
             source, branch, norm, tokens, columns, followed, norm_offset, shrink, real_tokens, slice_columns
         )
     result = multiplied(
-        first, x, weight, safe, real_row, tokens, columns, pieces, tile_tokens, 2 * tile_rows, tile_columns, early,
-        paired, apart,
+        first, x, weight, safe, real_row, tokens, rows, columns, True, pieces, tile_tokens, 2 * tile_rows,
+        tile_columns, early, paired, apart,
     )  # fmt: skip
     if normed == "rows":
         spread = spread_of_rows(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _SHARED_BYTES = 160 << 10  # of a program, for its pipeline
 
@@ -10,7 +10,7 @@ _SHARED_BYTES = 160 << 10  # of a program, for its pipeline
 @dataclass(frozen=True, slots=True)
 class Tile:
     """`rows` of a matrix for one program, its columns cut into `pieces`, `columns` of each at a time, `stages` - 1 of
-    them ahead.
+    them ahead; 0: those that are loaded early are held, and others take their place, see `multiplied`.
 
     Before the kernel before has ended, `early` columns of each piece are loaded, and `ahead` more asked for.
     """
@@ -24,21 +24,36 @@ class Tile:
     ahead: int
 
 
-HEAD_ROWS, _SHORT = 32_768, 1024  # rows of a matrix over the vocabulary; columns that are loaded at once
+_HELD_STEP, _HELD = 32, 112  # columns that are held together; registers of a thread that hold weights, at most
+
+
+def _held(rows: int, pieces: int, early: int) -> Tile:
+    return Tile(rows, 0, pieces, pieces, 1, early, 0)
+
+
+HEAD_ROWS, _SHORT, _MOST_HELD = (
+    32_768,
+    1024,
+    8192,
+)  # rows of a matrix over the vocabulary; columns that are loaded at once
 _PLAIN = (
     Tile(16, 64, 8, 8, 3, 256, 0),
     Tile(16, 128, 4, 4, 4, 128, 128),
-    Tile(16, 64, 4, 4, 3, 256, 0),
+    _held(16, 4, 384),
+    _held(16, 16, 256),
     Tile(16, 64, 4, 4, 6, 64, 256),
-    Tile(8, 64, 4, 4, 3, 256, 0),
-    Tile(16, 128, 4, 4, 3, 256, 256),
     Tile(16, 128, 4, 4, 4, 128, 512),
+    _held(8, 8, 256),
+    _held(16, 8, 256),
+    Tile(8, 64, 4, 4, 3, 256, 0),
 )
 _GATED = (
     Tile(8, 128, 4, 4, 4, 128, 128),
+    _held(8, 4, 384),
     Tile(8, 64, 4, 4, 3, 256, 0),
-    Tile(64, 64, 1, 4, 5, 0, 256),
     Tile(32, 128, 1, 4, 4, 0, 512),
+    _held(16, 4, 128),
+    Tile(64, 64, 1, 4, 5, 0, 256),
 )
 _HEAD = (Tile(64, 256, 1, 4, 3, 0, 256), Tile(64, 128, 1, 4, 4, 0, 256), Tile(128, 64, 1, 4, 5, 0, 128))
 
@@ -52,8 +67,14 @@ class Cut:
     stages: int
 
 
-def attention_cut(lanes: int) -> Cut:
-    return Cut(32, 4, 2) if lanes >= 256 else Cut(128, 4, 2)
+_MOST_SHARES = 64  # programs at most that a text is cut for
+
+
+def attention_cut(lanes: int, capacity: int) -> tuple[Cut, int]:
+    """How attention over a text of some capacity is cut, and into how many shares, which are joined in the end: wide
+    heads keep a multiprocessor busy for longer than that takes."""
+    cut, share = (Cut(64, 4, 1), 64) if lanes >= 256 else (Cut(128, 4, 2), 256)
+    return cut, max(1, min(_MOST_SHARES, capacity // share))
 
 
 def power(number: int) -> int:
@@ -66,9 +87,21 @@ def tile_tokens(tokens: int) -> int:
     return max(8, power(tokens))
 
 
-def candidates(gated: bool, rows: int) -> tuple[Tile, ...]:
+def candidates(gated: bool, rows: int, columns: int) -> tuple[Tile, ...]:
     """What is worth a trial for a matrix, best guesses first: each was the fastest for some shape of an H200."""
-    return _GATED if gated else _HEAD if rows >= HEAD_ROWS else _PLAIN
+    found = _GATED if gated else _HEAD if rows >= HEAD_ROWS else _PLAIN
+    return tuple(tile for tile in found if tile.columns or columns <= _MOST_HELD)
+
+
+def _share(columns: int, pieces: int) -> int:
+    """Columns of a piece."""
+    return -(-columns // (16 * pieces)) * 16
+
+
+def _room(tile: Tile, matrices: int) -> int:
+    """Columns of a piece that threads hold."""
+    of_step = -(-matrices * tile.rows // 8) * 4 * -(-tile.pieces // tile.warps)
+    return (_HELD if tile.warps <= 8 else 72) // of_step * _HELD_STEP  # of more threads each has fewer registers
 
 
 def guess(gated: bool, rows: int, columns: int) -> Tile:
@@ -77,7 +110,9 @@ def guess(gated: bool, rows: int, columns: int) -> Tile:
         return _GATED[1] if columns <= _SHORT else _GATED[0]
     if rows >= HEAD_ROWS:
         return _HEAD[0]
-    return _PLAIN[2] if columns <= _SHORT else _PLAIN[1] if columns > 4096 else _PLAIN[0]
+    if columns <= _SHORT:
+        return _PLAIN[2]
+    return _PLAIN[3] if rows <= _SHORT else _PLAIN[1] if columns > 4096 else _PLAIN[0]
 
 
 @dataclass(frozen=True)
@@ -113,6 +148,11 @@ def experts_down_tile(slots: int, columns: int) -> Tile:
 
 def fitting(tile: Tile, columns: int, tokens: int, matrices: int = 1) -> Tile:
     """With no more columns than there are, and room for the tokens in shared memory."""
+    if not tile.columns:
+        share = _share(columns, tile.pieces)
+        room = _room(tile, matrices) if tokens <= 16 else _room(tile, matrices) // 3
+        steps = min(tile.early // _HELD_STEP, -(-share // _HELD_STEP), max(1, room // _HELD_STEP))
+        return replace(tile, early=steps * _HELD_STEP)
     whole = power(-(-columns // (16 * tile.pieces)) * 16)
     early = min(tile.early, whole)
     if early and tokens > 16:

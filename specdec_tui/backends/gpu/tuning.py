@@ -32,7 +32,7 @@ MOST_TILES = 8  # that are worth a trial for one shape, at most
 _FOLDER = "tiles"
 _MOST_BYTES = 1 << 20
 _BYTES = 256 << 20  # of weights that a timed pass reads at least: more than any cache holds
-_REPLAYS, _SERIES = 8, 3
+_REPLAYS, _SERIES = 12, 5
 _OWN_CODE = Path(__file__).parent
 
 
@@ -104,7 +104,7 @@ def tried(
 
 def worth_a_trial(shape: Shape) -> list[Tile]:
     first = guess(*shape)
-    return [first, *(each for each in candidates(*shape[:2]) if each != first)]
+    return [first, *(each for each in candidates(*shape) if each != first)]
 
 
 def numbered(shapes: list[Shape], number: int) -> Tiles:

@@ -20,7 +20,7 @@ from specdec_tui.backends.gpu.packed.linear import PackedLinear, whole_of
 from specdec_tui.backends.gpu.tiles import HEAD_ROWS
 
 NONE = torch.empty(0)
-_TILE_ROWS = 16  # of a program, of which none has rows of two kinds
+_TILE_ROWS = 32  # of a program at most, of which none has rows of two kinds
 _ROWS_AT_ONCE = 8192  # of a matrix that becomes float32 for a moment
 
 
