@@ -18,8 +18,9 @@ need_triton()
 
 from specdec_tui.backends.decoder import Decoder  # noqa: E402
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
-from specdec_tui.backends.gpu import streams  # noqa: E402
+from specdec_tui.backends.gpu import streams, tiles  # noqa: E402
 from specdec_tui.backends.gpu.launches import Branch, Read  # noqa: E402
+from specdec_tui.backends.gpu.tiles import Tile  # noqa: E402
 from specdec_tui.backends.gpu.weights import Affine, LayerWeights  # noqa: E402
 
 pytestmark = pytest.mark.skipif(GPU, reason="a GPU multiplies float32 with 10 bits")
@@ -27,8 +28,10 @@ BEGIN, COUNT = 46, 3
 
 
 @pytest.fixture(autouse=True)
-def _several_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+def _several_shares_and_tiles_of_large_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_model.launches, "attention_cut", short_cut)
+    # Small matrices are held: here they are streamed, as large ones are.
+    monkeypatch.setattr(tiles, "guess", lambda gated, rows, columns: Tile(16 // (1 + gated), 64, 4, 4, 3, 256, 0))
 
 
 def layers(decoder: Decoder, **changes: Any) -> Decoder:
