@@ -92,32 +92,41 @@ def stored(network: torch.nn.Module) -> int:
     return sum(storages.values())
 
 
-def chosen_by(scores: list[list[float]], **fields: Any) -> Room:
-    """What a router chooses by scores [tokens, count], of whose rows each token has its own column."""
+def chosen_by(scores: list[list[float]], **fields: Any) -> tuple[torch.Tensor, list[list[int]]]:
+    """By scores [tokens, count]: shares [tokens, count], 0 for those not chosen, and the experts by slot.
+
+    Expert e adds its share, times what its slot is given, to column e.
+    """
     matrix = torch.tensor(scores, device=DEVICE)
     tokens, count = matrix.shape
     kind = Experts(**({"count": count, "chosen": 2, "inner": 16, "scoring": "softmax", "normed": False} | fields))
-    x = torch.zeros(tokens, 32, device=DEVICE)
-    x[:, :tokens] = torch.eye(tokens)
-    weight = torch.zeros(count, 32, device=DEVICE)
-    weight[:, :tokens] = matrix.T
-    arrived = torch.zeros(1, dtype=torch.int32, device=DEVICE)
-    room = Room.of(kind, tokens, torch.float32, arrived)
-    expert_launches.route(RULES, Read(x), Affine(weight, NONE), kind, room, 3.0)
-    assert arrived.item() == 0
-    return room
+    room = Room(matrix, torch.zeros(tokens * kind.chosen, 16, device=DEVICE), matrix)
+    down = torch.zeros(count, 96, 16, device=DEVICE)
+    for expert in range(count):
+        down[expert, expert, 0] = 1.0
+
+    def added(column: list[float]) -> torch.Tensor:
+        room.active[:, 0] = torch.tensor(column * tokens)
+        y = torch.zeros(tokens, 96, device=DEVICE)
+        expert_launches.add_experts(RULES, room.active, Affine(down, NONE), kind, room, y, None, 3.0)
+        return y[:, :count].cpu()
+
+    shares, slots = added([1.0] * kind.chosen), added([float(slot) for slot in range(kind.chosen)])
+    order = (slots / shares).round()
+    return shares, [
+        [experts.index(slot) for slot in range(kind.chosen)] for experts in order.nan_to_num(nan=-1.0).int().tolist()
+    ]
 
 
 def test_of_equal_scores_the_first_are_chosen() -> None:
-    room = chosen_by([[1.0, 2.0, 2.0, 2.0, 0.0], [0.5] * 5, [0.0, 1.0, 0.0, 0.0, 1.0]])
-    assert room.chosen.tolist() == [[1, 2], [0, 1], [1, 4]]
+    _, chosen = chosen_by([[1.0, 2.0, 2.0, 2.0, 0.0], [0.5] * 5, [0.0, 1.0, 0.0, 0.0, 1.0]])
+    assert chosen == [[1, 2], [0, 1], [1, 4]]
 
 
 def test_many_experts_are_ordered_by_score() -> None:
     generator = torch.Generator().manual_seed(3)
-    scores = torch.randn(3, 70, generator=generator) * 4
-    room = chosen_by(scores.half().float().tolist(), chosen=8)
-    assert room.chosen.tolist() == scores.half().float().topk(8).indices.tolist()
+    scores = torch.randn(3, 70, generator=generator)
+    assert chosen_by(scores.tolist(), chosen=8)[1] == scores.topk(8).indices.tolist()
 
 
 @pytest.mark.parametrize(
@@ -127,11 +136,12 @@ def test_many_experts_are_ordered_by_score() -> None:
 )
 def test_shares_are_those_of_a_softmax(fields: dict[str, Any], among: bool) -> None:
     scores = torch.tensor([0.5, 2.0, 1.0, -1.0])
-    room = chosen_by([scores.tolist()], **fields)
+    shares, chosen = chosen_by([scores.tolist()], **fields)
     expected = scores[[1, 2]].softmax(0) if among else scores.softmax(0)[[1, 2]]
-    assert room.chosen.tolist() == [[1, 2]]
+    assert chosen == [[1, 2]]
     scale = 3.0 * fields.get("scale", 1.0)
-    assert torch.allclose(room.shares[0, :2].cpu(), expected * scale, rtol=2e-3 if GPU else 1e-6)
+    assert torch.allclose(shares[0, 1:3], expected * scale, rtol=2e-3 if GPU else 1e-6)
+    assert not shares[0, ::3].any()
 
 
 @pytest.mark.parametrize(
@@ -165,7 +175,7 @@ def test_a_mixture_is_the_sum_of_its_experts(kind: Experts, activation: str) -> 
     )
     x, y, norm = drawn(tokens, hidden) * 3, drawn(tokens, hidden), drawn(hidden)
     expected = torch.stack([plain(weights, kind, activation, 0.7, *token) for token in zip(x, y, strict=True)])
-    room = Room.of(kind, tokens, torch.float32, torch.zeros(1, dtype=torch.int32, device=DEVICE))
+    room = Room.of(kind, tokens, torch.float32, DEVICE)
     follow = Follow(norm, torch.zeros(tokens, hidden, device=DEVICE))
     expert_launches.mix(RULES, Read(x), weights, kind, activation, 0.7, room, y, follow)
     bound = (2e-2 if GPU else 1e-5) * expected.abs().max().item()
@@ -207,8 +217,7 @@ def test_scores_that_are_not_numbers_choose_experts_that_exist() -> None:
     """Whatever was chosen, nothing outside the matrices is read, and the result is no number either."""
     count, hidden, inner = 4, 32, 16
     kind = Experts(count, 2, inner, "softmax", True)
-    room = Room.of(kind, 1, torch.float32, torch.zeros(1, dtype=torch.int32, device=DEVICE))
-    room.chosen.fill_(1 << 20)
+    room = Room.of(kind, 1, torch.float32, DEVICE)
     x = torch.full((1, hidden), torch.nan, device=DEVICE)
     router = Affine(torch.ones(count, hidden, device=DEVICE), NONE)
     gate_up = Affine(torch.ones(count, 2 * inner, hidden, device=DEVICE), NONE)

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
+from specdec_tui.backends.decoder import Experts
 from specdec_tui.backends.demo import CACHE_VARIABLE
 from specdec_tui.backends.gpu import tuning
-from specdec_tui.backends.gpu.tiles import Tile, Tiles, candidates, fitting, guess, tile_tokens
+from specdec_tui.backends.gpu.tiles import Tile, Tiles, candidates, fitting, guess, power, tile_tokens
+from specdec_tui.backends.gpu.tuning import numbered, worth_a_trial
+from specdec_tui.backends.gpu.weights import NONE, Affine, ExpertWeights
 
-SHAPES = [(False, 128256, 2048), (True, 8192, 2048), (False, 2048, 8192), (False, 960, 576), (True, 1536, 576)]
+SHAPES = [
+    (False, 128256, 2048, 0),
+    (True, 8192, 2048, 0),
+    (False, 2048, 8192, 0),
+    (False, 960, 576, 0),
+    (True, 1536, 576, 0),
+    (False, 64, 2048, 0),  # a router
+    (True, 1024, 2048, 8),
+    (False, 2048, 1024, 8),
+    (False, 2880, 2880, 4),
+]
 
 
 def test_each_shape_gets_its_fastest_tile() -> None:
@@ -42,7 +59,7 @@ def test_trials_end_in_time_and_leave_the_rest_for_later() -> None:
     now = [0.0]
 
     def seconds(tiles: Tiles) -> float:
-        now[0] += tuning.MOST_SECONDS / len(candidates(*SHAPES[0]))
+        now[0] += tuning.MOST_SECONDS / len(worth_a_trial(SHAPES[0]))
         return 1.0
 
     found = tuning.tried(SHAPES, Tiles(), seconds, clock=lambda: now[0]).tried
@@ -68,29 +85,33 @@ def test_tiles_are_kept_for_a_card_and_a_damaged_file_means_another_trial(
 
 
 def test_how_sums_are_cut_does_not_hang_on_the_number_of_tokens() -> None:
-    for gated, rows, columns in SHAPES:
-        for tile in candidates(gated, rows, columns):
-            tiles = Tiles({(gated, rows, columns): tile})
-            assert {tiles.of(gated, rows, columns, tokens).pieces for tokens in range(1, 65)} == {tile.pieces}
-            assert {tiles.of(gated, rows, columns, tokens).warps for tokens in range(1, 65)} == {tile.warps}
+    for shape in SHAPES:
+        for tile in candidates(*shape) if not shape[3] else ():
+            tiles = Tiles({shape: tile})
+            assert {tiles.of(*shape[:3], tokens).pieces for tokens in range(1, 65)} == {tile.pieces}
+            assert {tiles.of(*shape[:3], tokens).warps for tokens in range(1, 65)} == {tile.warps}
 
 
 @pytest.mark.parametrize("tokens", [1, 9, 33, 64])
 def test_a_tile_fits_the_shared_memory_of_a_card(tokens: int) -> None:
-    for gated, rows, columns in SHAPES:
-        for tile in candidates(gated, rows, columns):
-            found = fitting(tile, columns, tokens, 1 + gated)
-            lines = found.rows * (1 + gated) + tile_tokens(tokens)
-            assert 2 * found.pieces * lines * found.columns * (found.stages - 1) <= 160 << 10
+    for shape in SHAPES:
+        gated, rows, columns, slots = shape
+        for tile in candidates(*shape):
+            tiles = Tiles({shape: tile})
+            found = tiles.of_experts(*shape) if slots else tiles.of(gated, rows, columns, tokens)
+            lines = found.rows * (1 + gated) + (8 if slots else tile_tokens(tokens))
+            pieces = found.pieces * (1 if gated else power(slots))
+            assert 2 * pieces * lines * found.columns * (found.stages - 1) <= 160 << 10
             if found.columns:
-                assert found.early in (0, 16, 32, 64, 128, 256) and (found.ahead == 0 or found.ahead % 64 == 0)
+                assert found.early in (0, 16, 32, 64, 128, 256) and found.ahead % 64 == 0
+                assert power(found.columns) == found.columns and power(found.ahead) in (1, found.ahead)
     assert fitting(Tile(16, 512, 4, 4, 4, 0, 0), 8192, 64).columns == 64
 
 
 def test_rows_that_are_held_fit_into_the_registers_of_a_program() -> None:
     held = 0
-    for gated, rows, columns in SHAPES:
-        for tile in candidates(gated, rows, columns):
+    for gated, rows, columns, slots in SHAPES:
+        for tile in candidates(gated, rows, columns, slots):
             if tile.columns:
                 continue
             held += 1
@@ -102,3 +123,45 @@ def test_rows_that_are_held_fit_into_the_registers_of_a_program() -> None:
                 assert found.early % 32 == 0 < found.early <= min(tile.early, share + 31)
     assert held
     assert not [tile for tile in candidates(True, 28672, 1 << 15) if not tile.columns]
+
+
+def test_no_shape_has_more_tiles_than_are_compiled_ahead() -> None:
+    found = [numbered(SHAPES, number) for number in range(tuning.MOST_TILES)]
+    for shape in SHAPES:
+        assert {tiles.tried[shape] for tiles in found} == set(worth_a_trial(shape)) == set(candidates(*shape))
+        assert found[0].tried[shape] == guess(*shape)
+
+
+def test_the_matrices_of_a_mixture_are_tried_too() -> None:
+    """OLMoE's: of experts a token reads those it chooses."""
+    kind = Experts(64, 8, 1024, "softmax", False)
+    family = SimpleNamespace(gated=True)
+    decoder = SimpleNamespace(family=family, layers=[SimpleNamespace(experts=kind)] * 3)
+
+    def affine(*shape: int) -> Affine:
+        return Affine(torch.empty(shape, dtype=torch.bfloat16, device="meta"), NONE)
+
+    nothing = Affine(NONE, NONE)
+    mixed = ExpertWeights(
+        affine(64, 2048), affine(64, 2048, 2048), affine(64, 2048, 1024), False, nothing, nothing
+    )  # fmt: skip
+    layer = SimpleNamespace(
+        qkv=affine(6144, 2048), output=affine(2048, 2048), gate_up=nothing, down=nothing, experts=mixed
+    )
+    weights: Any = Holder(decoder, (layer,) * 3, affine(50304, 2048))
+    assert tuning.shapes_of(weights) == [
+        (False, 50304, 2048, 0),
+        (True, 1024, 2048, 8),
+        (False, 2048, 1024, 8),
+        (False, 6144, 2048, 0),
+        (False, 2048, 2048, 0),
+        (False, 64, 2048, 0),
+    ]
+    assert len(tuning.some_layers(weights).layers) == 2  # 134 MB each
+
+
+@dataclass(frozen=True)
+class Holder:
+    decoder: Any
+    layers: tuple[Any, ...]
+    head: Affine

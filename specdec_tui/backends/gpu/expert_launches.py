@@ -10,7 +10,7 @@ from torch import Tensor
 from specdec_tui.backends.decoder import Experts
 from specdec_tui.backends.gpu import launches
 from specdec_tui.backends.gpu.launches import Follow, Read, Rules
-from specdec_tui.backends.gpu.tiles import Tile, experts_down_tile, experts_tile, power, router_tile, tile_tokens
+from specdec_tui.backends.gpu.tiles import power
 from specdec_tui.backends.gpu.weights import Affine, ExpertWeights
 
 
@@ -18,30 +18,20 @@ from specdec_tui.backends.gpu.weights import Affine, ExpertWeights
 class Room:
     """What a mixture of experts writes and reads again.
 
-    Experts `chosen` [tokens, slots] int32, their `shares` [tokens, slots + 1] float32 (the last that of the shared
-    expert), `scores` [tokens, rows of the router] float32, `active` [tokens · slots, inner], `shared` [tokens, its
-    width]; `arrived` int32, of which the first is 0.
+    `scores` [tokens, rows of the router] float32, the last the shared expert's where there is one, `active` [tokens ·
+    slots, inner], `shared` [tokens, its width].
     """
 
-    chosen: Tensor
-    shares: Tensor
     scores: Tensor
     active: Tensor
     shared: Tensor
-    arrived: Tensor
 
     @staticmethod
-    def of(kind: Experts, tokens: int, dtype: torch.dtype, arrived: Tensor) -> Room:
-        def empty(columns: int, dtype: torch.dtype, rows: int = tokens) -> Tensor:
-            return torch.empty(rows, columns, dtype=dtype, device=arrived.device)
-
+    def of(kind: Experts, tokens: int, dtype: torch.dtype, device: torch.device) -> Room:
         return Room(
-            empty(kind.chosen, torch.int32),
-            empty(kind.chosen + 1, torch.float32),
-            empty(kind.count + bool(kind.shared_inner), torch.float32),
-            empty(kind.inner, dtype, tokens * kind.chosen),
-            empty(kind.shared_inner, dtype),
-            arrived,
+            torch.empty(tokens, kind.count + bool(kind.shared_inner), dtype=torch.float32, device=device),
+            torch.empty(tokens * kind.chosen, kind.inner, dtype=dtype, device=device),
+            torch.empty(tokens, kind.shared_inner, dtype=dtype, device=device),
         )
 
 
@@ -55,39 +45,17 @@ def mix(
     room: Room,
     x: Tensor,
     follow: Follow | None,
+    coming: Tensor | None = None,
 ) -> None:
-    """Add to x what a mixture of experts makes of what is read, times `scale`."""
-    route(rules, own, weights.router, kind, room, scale)
+    """Add to x what a mixture of experts makes of what is read, times `scale`. `coming`: weights that are read soon
+    after."""
+    launches.product(rules, own, weights.router, room.scores)
     if kind.shared_inner:
         launches.gated_product(rules, own, weights.shared_gate_up, room.shared, activation)
-    gated_experts(rules, own, weights.gate_up, weights.in_turn, kind, activation, room)
-    add_experts(rules, room.active, weights.down, kind, room, x, None if kind.shared_inner else follow)
+    gated_experts(rules, own, weights.gate_up, weights.in_turn, kind, activation, room, coming)
+    add_experts(rules, room.active, weights.down, kind, room, x, None if kind.shared_inner else follow, scale)
     if kind.shared_inner:
-        add_experts(rules, room.shared, weights.shared_down, kind, room, x, follow)
-
-
-def route(
-    rules: Rules,
-    own: Read,
-    router: Affine,
-    kind: Experts,
-    room: Room,
-    scale: float = 1.0,
-    tile: Tile | None = None,
-) -> None:
-    """Choose the experts of each token; shares are times `scale`."""
-    from specdec_tui.backends.gpu import experts
-
-    tokens, (rows, columns) = len(own.x), router.weight.shape
-    tile = tile or router_tile(columns, tokens)
-    biased = router.bias.numel() > 0
-    experts.route[(-(-rows // tile.rows),)](
-        own.x, own.x if own.stream is None else own.stream, router.weight, router.bias if biased else router.weight,
-        room.scores, room.chosen, room.shares, room.arrived, tokens, rows, columns, kind.count, kind.chosen,
-        kind.normed or kind.scoring == "chosen", kind.scale * scale, scale, own.stream is not None, rules.epsilon,
-        biased, tile.pieces, tile_tokens(tokens), tile.rows, tile.columns, tile.early, tile.ahead, power(columns),
-        max(32, power(kind.count)), rules.overlap, num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
-    )  # fmt: skip
+        add_experts(rules, room.shared, weights.shared_down, kind, room, x, follow, scale)
 
 
 def gated_experts(
@@ -98,19 +66,22 @@ def gated_experts(
     kind: Experts,
     activation: str,
     room: Room,
-    tile: Tile | None = None,
+    coming: Tensor | None = None,
 ) -> None:
-    """room.active: what the experts that were chosen make of what is read by gate and up."""
+    """room.active: what the experts of the highest scores make of what is read by gate and up."""
     from specdec_tui.backends.gpu import experts
 
     (count, both, columns), tokens = linear.weight.shape, len(own.x)
-    tile = tile or experts_tile(columns)
-    biased = linear.bias.numel() > 0
-    experts.gated_experts[(tokens * kind.chosen, -(-both // (2 * tile.rows)))](
+    tile = rules.tiles.of_experts(True, both // 2, columns, kind.chosen)
+    biased, programs = linear.bias.numel() > 0, -(-both // (2 * tile.rows))
+    ahead = 0 if coming is None else tile.ahead
+    asked = 0 if coming is None else min(coming.numel(), ahead * kind.chosen * programs)  # by those of one token
+    experts.gated_experts[(tokens * kind.chosen, programs)](
         own.x, own.x if own.stream is None else own.stream, linear.weight, linear.bias if biased else linear.weight,
-        room.chosen, room.active, count, kind.chosen, both // 2, columns, in_turn, own.stream is not None,
-        rules.epsilon, biased, activation, kind.limit, kind.alpha, tile.pieces, tile.rows, tile.columns, power(columns),
-        rules.overlap, num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
+        room.scores, room.active, own.x if coming is None else coming, count, kind.chosen, room.scores.shape[1],
+        both // 2, columns, in_turn, own.stream is not None, rules.epsilon, biased, activation, kind.limit, kind.alpha,
+        tile.pieces, tile.rows, tile.columns, ahead, asked, power(columns), max(32, power(count)), rules.overlap,
+        num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
     )  # fmt: skip
 
 
@@ -122,24 +93,24 @@ def add_experts(
     room: Room,
     y: Tensor,
     follow: Follow | None,
-    tile: Tile | None = None,
+    scale: float,
 ) -> None:
-    """y [tokens, hidden] += what the experts that were chosen make of x [tokens · slots, inner], by their shares.
+    """y [tokens, hidden] += what the experts of the highest scores make of x [tokens · slots, inner], by their shares.
 
     A matrix [hidden, inner] stands for the shared expert, with x [tokens, inner]. `gated_experts` must be the kernel
-    before: what a router chose is read before that one ends.
+    before: the scores are read before that one ends.
     """
     from specdec_tui.backends.gpu import experts
 
     shared = linear.weight.dim() == 2
-    (rows, columns), count = linear.weight.shape[-2:], 1 if shared else len(linear.weight)
-    slots, first = (1, kind.chosen) if shared else (kind.chosen, 0)
-    tile = tile or experts_down_tile(slots, columns)
+    (rows, columns), slots = linear.weight.shape[-2:], 1 if shared else kind.chosen
+    tile = rules.tiles.of_experts(False, rows, columns, slots)
     biased = linear.bias.numel() > 0
     experts.add_experts[(len(y), -(-rows // tile.rows))](
-        x, linear.weight, linear.bias if biased else linear.weight, room.chosen, room.shares, y,
-        follow.norm if follow else y, follow.x if follow else y, count, slots, kind.chosen + 1, first, rows, columns,
-        rules.norm_offset, biased, follow is not None, tile.pieces // power(slots), tile.pieces, tile.rows,
-        tile.columns, tile.early, tile.ahead, rules.overlap, num_warps=tile.warps, num_stages=tile.stages,
-        **rules.launch,
+        x, linear.weight, linear.bias if biased else linear.weight, room.scores, y, follow.norm if follow else y,
+        follow.x if follow else y, kind.count, slots, room.scores.shape[1], shared,
+        kind.normed or kind.scoring == "chosen", scale if shared else kind.scale * scale, rows, columns,
+        rules.norm_offset, biased, follow is not None, tile.pieces, tile.pieces * power(slots), tile.rows,
+        tile.columns, tile.early, tile.ahead, max(32, power(kind.count)), rules.overlap, num_warps=tile.warps,
+        num_stages=tile.stages, **rules.launch,
     )  # fmt: skip

@@ -1,8 +1,9 @@
 """Mixtures of experts for a few tokens, in Triton; see `products` for what all kernels keep to.
 
-Three kernels stand for the two of a plain MLP: the router chooses, gate and up of each token's experts are multiplied,
-and so is down, summed over a token's experts and added to the stream. Only experts that were chosen are read; those
-that several tokens chose come from the cache. No program sees more than one token, but for the router's product.
+Behind the router, a product like others, two kernels stand for those of a plain MLP: gate and up of each token's
+experts are multiplied, and so is down, summed over a token's experts and added to the stream. Each program finds out
+from the scores which experts are chosen: to wait until one has told all others would take longer. Only experts that
+were chosen are read; those that several tokens chose come from the cache. No program sees more than one token.
 """
 
 from __future__ import annotations
@@ -11,27 +12,26 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
-from specdec_tui.backends.gpu.multiplied import activated, begun, multiplied, prefetch
-from specdec_tui.backends.gpu.sums import first_rows, spread_of_rows, stream_row
+from specdec_tui.backends.gpu.multiplied import activated, multiplied, prefetch
+from specdec_tui.backends.gpu.sums import spread_of_rows, stream_row
 
 _LANES = tl.constexpr(8)  # the narrow side of a tensor core's tile; a token fills one of them
 _BLOCK = tl.constexpr(32)  # scores that all others are compared with at a time
 
 
 @triton.jit
-def _choose(
-    scores: tl.tensor,
-    chosen: tl.tensor,
-    shares: tl.tensor,
-    rows: tl.constexpr,
-    count: tl.constexpr,
-    slots: tl.constexpr,
-    among: tl.constexpr,
-    scale: tl.constexpr,
-    shared_scale: tl.constexpr,
-    power_count: tl.constexpr,
-) -> None:
-    """Of one token. An expert's slot is how many stand before it: those of higher scores, or as high and earlier."""
+def _ask_for_good(place: tl.tensor) -> None:
+    """As `prefetch`; the lines stay in the cache while others go."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2::evict_last [$1]; mov.u32 $0, 0;", "=r,l", [place.to(tl.int64)], dtype=tl.int32,
+        is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@triton.jit
+def _ranked(scores: tl.tensor, count: tl.constexpr, power_count: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
+    """Of one token: the scores of its experts, and how many stand before each: those of higher scores, or as high and
+    earlier. They are of the kernel before, or of one whose end that one waited for."""
     expert = tl.arange(0, power_count)
     own = tl.load(scores + expert, mask=expert < count, other=-float("inf"), cache_modifier=".cg")
     before = tl.zeros((power_count,), tl.int32)
@@ -41,83 +41,7 @@ def _choose(
         higher = score[None, :] > own[:, None]
         earlier = (score[None, :] == own[:, None]) & (other[None, :] < expert[:, None])
         before += tl.sum((higher | earlier).to(tl.int32), 1)
-    taken = (expert < count) & (before < slots)
-    part = tl.exp(own - tl.max(own, 0))
-    total = tl.sum(tl.where(taken, part, 0.0) if among else part, 0)
-    tl.store(chosen + before, expert, mask=taken)
-    tl.store(shares + before, part / total * scale, mask=taken)
-    if rows > count:
-        gate = tl.load(scores + count, cache_modifier=".cg")
-        tl.store(shares + slots, tl.sigmoid(gate) * shared_scale)
-
-
-@triton.jit
-def route(
-    x: tl.tensor,
-    stream: tl.tensor,
-    weight: tl.tensor,
-    bias: tl.tensor,
-    scores: tl.tensor,
-    chosen: tl.tensor,
-    shares: tl.tensor,
-    arrived: tl.tensor,
-    tokens: tl.constexpr,
-    rows: tl.constexpr,
-    columns: tl.constexpr,
-    count: tl.constexpr,
-    slots: tl.constexpr,
-    among: tl.constexpr,
-    scale: tl.constexpr,
-    shared_scale: tl.constexpr,
-    normed: tl.constexpr,
-    epsilon: tl.constexpr,
-    biased: tl.constexpr,
-    pieces: tl.constexpr,
-    tile_tokens: tl.constexpr,
-    tile_rows: tl.constexpr,
-    tile_columns: tl.constexpr,
-    early: tl.constexpr,
-    ahead: tl.constexpr,
-    power_columns: tl.constexpr,
-    power_count: tl.constexpr,
-    overlap: tl.constexpr,
-) -> None:
-    """chosen [tokens, slots] int32 = the experts of the highest scores x @ weight.T + bias, the first of equal ones.
-
-    shares [tokens, slots + 1] float32 = `scale` · their softmax over all `count` experts, or `among` those chosen; the
-    last is `shared_scale` · the sigmoid of row `count`, where there is one. scores [tokens, rows] float32 and arrived
-    int32 [1], which is 0 before and after, are work space. All else as in `products.product`; the last program that
-    has its scores chooses.
-    """
-    row = tl.program_id(0) * tile_rows + tl.arange(0, tile_rows)
-    safe, real_row = tl.minimum(row, rows - 1), row < rows
-    if overlap:
-        gdc_launch_dependents()
-    if biased:
-        shift = tl.load(bias + safe).to(tl.float32)
-    first = begun(weight, safe, real_row, rows, columns, False, pieces, tile_rows, tile_columns, early, ahead, overlap)
-    if normed:
-        one, two, three, four = first_rows(stream, tokens, columns, power_columns)
-    result = multiplied(
-        first, x, weight, safe, real_row, tokens, rows, columns, False, pieces, tile_tokens, tile_rows, tile_columns,
-        early,
-    )  # fmt: skip
-    if normed:
-        spread = spread_of_rows(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)
-        result = result * spread[None, :]
-    if biased:
-        result += shift[:, None]
-    token = tl.arange(0, tile_tokens)
-    inside = (token < tokens)[None, :] & real_row[:, None]
-    tl.store(scores + token[None, :] * rows + row[:, None], result, mask=inside)
-    tl.debug_barrier()
-    if tl.atomic_add(arrived, 1, sem="acq_rel") == tl.num_programs(0) - 1:
-        tl.store(arrived, 0)
-        for each in range(tokens):
-            _choose(
-                scores + each * rows, chosen + each * slots, shares + each * (slots + 1), rows, count, slots, among,
-                scale, shared_scale, power_count,
-            )  # fmt: skip
+    return own, tl.where(expert < count, before, power_count)
 
 
 @triton.jit
@@ -126,10 +50,12 @@ def gated_experts(
     stream: tl.tensor,
     weight: tl.tensor,
     bias: tl.tensor,
-    chosen: tl.tensor,
+    scores: tl.tensor,
     y: tl.tensor,
+    coming: tl.tensor,
     count: tl.constexpr,
     slots: tl.constexpr,
+    score_row: tl.constexpr,
     rows: tl.constexpr,
     columns: tl.constexpr,
     in_turn: tl.constexpr,
@@ -142,24 +68,35 @@ def gated_experts(
     pieces: tl.constexpr,
     tile_rows: tl.constexpr,
     tile_columns: tl.constexpr,
+    ahead: tl.constexpr,
+    coming_size: tl.constexpr,
     power_columns: tl.constexpr,
+    power_count: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
     """y [tokens · slots, rows] = activation(x @ gate.T) · (x @ up.T), by the expert of each token and slot.
 
-    weight [count, 2 · rows, columns] holds gate, then up of an expert, or `in_turn` a row of each; bias [count, 2 ·
-    rows]. `limit` above 0: see `decoder.Experts`. All else as in `products.product`; one program for `tile_rows` rows
-    of a token and slot.
+    An expert's slot is how many have higher scores [tokens, score_row], or as high and stand before it. weight [count,
+    2 · rows, columns] holds gate, then up of an expert, or `in_turn` a row of each; bias [count, 2 · rows]. `limit`
+    above 0: see `decoder.Experts`. All else as in `products.product`; one program for `tile_rows` rows of a token and
+    slot. Until the scores are there nobody knows which weights are read, and the memory is idle: the first programs
+    ask for `ahead` numbers each of `coming` [coming_size], the weights of a product that follows soon.
     """
     pair, line = tl.program_id(0), tl.arange(0, 2 * tile_rows)  # of gate, then of up
     half, own_row = line // tile_rows, tl.program_id(1) * tile_rows + line % tile_rows
     real_row, least = own_row < rows, tl.minimum(own_row, rows - 1)
     safe = 2 * least + half if in_turn else least + half * rows
     if overlap:
+        if ahead > 0:
+            asked = (tl.program_id(1).to(tl.int64) * tl.num_programs(0) + pair) * ahead
+            if asked < coming_size:
+                _ask_for_good(coming + tl.minimum(asked + tl.arange(0, ahead // 64) * 64, coming_size - 1))
         gdc_wait()
-        gdc_launch_dependents()  # only now: who comes next reads what was chosen before it waits
-    expert = tl.minimum(tl.maximum(tl.load(chosen + pair), 0), count - 1).to(tl.int64)
+        gdc_launch_dependents()  # only now: who comes next reads the scores before it waits
     token = pair // slots
+    _, before = _ranked(scores + token * score_row, count, power_count)
+    here = tl.where(before == pair % slots, tl.arange(0, power_count), 0)
+    expert = tl.minimum(tl.sum(here, 0), count - 1).to(tl.int64)  # scores that are not numbers choose some
     if biased:
         shift = tl.load(bias + expert * (2 * rows) + safe).to(tl.float32)
     if normed:
@@ -210,15 +147,16 @@ def add_experts(
     x: tl.tensor,
     weight: tl.tensor,
     bias: tl.tensor,
-    chosen: tl.tensor,
-    shares: tl.tensor,
+    scores: tl.tensor,
     y: tl.tensor,
     norm: tl.tensor,
     z: tl.tensor,
     count: tl.constexpr,
     slots: tl.constexpr,
-    share_row: tl.constexpr,
-    first_share: tl.constexpr,
+    score_row: tl.constexpr,
+    shared: tl.constexpr,
+    among: tl.constexpr,
+    scale: tl.constexpr,
     rows: tl.constexpr,
     columns: tl.constexpr,
     norm_offset: tl.constexpr,
@@ -230,14 +168,17 @@ def add_experts(
     tile_columns: tl.constexpr,
     early: tl.constexpr,
     ahead: tl.constexpr,
+    power_count: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
     """y [tokens, rows] += the sum over slots of share · (x @ weight.T + bias) of the expert in that slot.
 
-    x [tokens · slots, columns], weight [count, rows, columns], bias [count, rows]; a token's shares begin at
-    `first_share` of its `share_row`. With one expert (`count` 1) `chosen` is not read. Of the `pieces`, a power of two,
-    `cuts` stand for the columns of a slot; all else as in `products.product`. One program for `tile_rows` rows of a
-    token. The kernel before may let this one begin only when `chosen` is there.
+    x [tokens · slots, columns], weight [count, rows, columns], bias [count, rows]. The slots are those of
+    `gated_experts`; a share is `scale` · the softmax of scores [tokens, score_row] over all `count` experts, or `among`
+    those in a slot. `shared`: there is one expert, of all tokens, whose share is `scale` · the sigmoid of score
+    `count`, and of weight and bias it is the only one. Of the `pieces`, a power of two, `cuts` stand for the columns of
+    a slot; all else as in `products.product`. One program for `tile_rows` rows of a token. The kernel before may let
+    this one begin only when the scores are there.
     """
     share: tl.constexpr = (columns + cuts * 16 - 1) // (cuts * 16) * 16
     token = tl.program_id(0)
@@ -250,11 +191,18 @@ def add_experts(
         gdc_launch_dependents()
     if followed:
         factor = tl.load(norm + safe).to(tl.float32) + norm_offset
-    if count > 1:
-        expert = tl.load(chosen + token * slots + own_slot)
-        expert = tl.minimum(tl.maximum(expert, 0), count - 1).to(tl.int64)
-    else:
+    if shared:
         expert = tl.zeros((pieces,), tl.int64)
+        gate = tl.load(scores + token * score_row + count, cache_modifier=".cg")
+        part = tl.where(real_slot, tl.sigmoid(gate) * scale, 0.0)
+    else:
+        own_score, order = _ranked(scores + token * score_row, count, power_count)
+        grown = tl.exp(own_score - tl.max(own_score, 0))
+        total_grown = tl.sum(tl.where(order < slots, grown, 0.0) if among else grown, 0)
+        here = order[None, :] == slot[:, None]
+        expert = tl.sum(tl.where(here, tl.arange(0, power_count)[None, :], 0), 1)
+        expert = tl.minimum(expert, count - 1).to(tl.int64)  # scores that are not numbers choose some
+        part = tl.sum(tl.where(here & real_slot[:, None], grown[None, :], 0.0), 1) / total_grown * scale
     start = expert[:, None] * (rows * columns) + safe.to(tl.int64)[None, :] * columns
     real = real_slot[:, None] & real_row[None, :]
     if biased:
@@ -270,7 +218,6 @@ def add_experts(
     own_start = ((token * slots + own_slot) * columns)[:, None] + 0 * lane[None, :]
     own_real = real_slot[:, None] & (lane == 0)[None, :]
     before = tl.load(y + token * rows + row, mask=real_row, other=0.0)
-    part = tl.load(shares + token * share_row + first_share + own_slot, mask=real_slot, other=0.0)
     total = tl.zeros((pieces, tile_rows, _LANES), tl.float32)
     if early > 0:
         mine = _pieces_of(x, own_start, own_real, cut, columns, share, 0, early)

@@ -209,8 +209,11 @@ class GpuContext:
         kind = decoder.layers[index].experts
         assert kind is not None, "they have weights"
         own, room = stream.read(norm, after), work.mixtures[kind]
-        follow = stream.mixing(after)
-        mix(self._rules, own, weights, kind, decoder.activation, decoder.residual_scale, room, stream.x, follow)
+        follow, scale = stream.mixing(after), decoder.residual_scale
+        behind = self._weights.layers[index + 1 : index + 2]
+        coming = (behind[0].qkv if behind else self._weights.head).weight
+        coming = coming if isinstance(coming, Tensor) else None
+        mix(self._rules, own, weights, kind, decoder.activation, scale, room, stream.x, follow, coming)
 
     def _attend(self, index: int, layer: LayerWeights, begin: Tensor, work: _Work) -> None:
         weights, kind = self._weights, self._weights.decoder.layers[index]
@@ -248,7 +251,7 @@ class _Work:
             self.mixed, self.active = context._empty(tokens, of_heads), context._empty(tokens, decoder.inner)
         single = torch.float32
         kinds = {layer.experts for layer in decoder.layers if layer.experts}
-        self.mixtures = {kind: Room.of(kind, tokens, context._dtype, context._arrived) for kind in kinds}
+        self.mixtures = {kind: Room.of(kind, tokens, context._dtype, context._device) for kind in kinds}
         self.shares = Shares(
             context._empty(rows, shares, width, dtype=single),
             context._empty(rows, shares, dtype=single),

@@ -12,7 +12,8 @@ class Tile:
     """`rows` of a matrix for one program, its columns cut into `pieces`, `columns` of each at a time, `stages` - 1 of
     them ahead; 0: those that are loaded early are held, and others take their place, see `multiplied`.
 
-    Before the kernel before has ended, `early` columns of each piece are loaded, and `ahead` more asked for.
+    Before the kernel before has ended, `early` columns of each piece are loaded, and `ahead` more asked for. Of
+    experts `pieces` are those of one slot; of gate and up of experts `ahead` are numbers of the next layer's weights.
     """
 
     rows: int
@@ -31,11 +32,10 @@ def _held(rows: int, pieces: int, early: int) -> Tile:
     return Tile(rows, 0, pieces, pieces, 1, early, 0)
 
 
-HEAD_ROWS, _SHORT, _MOST_HELD = (
-    32_768,
-    1024,
-    8192,
-)  # rows of a matrix over the vocabulary; columns that are loaded at once
+HEAD_ROWS = 32_768  # of a matrix over the vocabulary
+_SHORT, _MOST_HELD = 1024, 8192  # columns that are loaded at once; that are held at most
+_FEW_ROWS = 256  # of a router: what a program has must be short, or it is waited for
+_LANES = 8  # see `experts`
 _PLAIN = (
     Tile(16, 64, 8, 8, 3, 256, 0),
     Tile(16, 128, 4, 4, 4, 128, 128),
@@ -54,6 +54,21 @@ _GATED = (
     Tile(32, 128, 1, 4, 4, 0, 512),
     _held(16, 4, 128),
     Tile(64, 64, 1, 4, 5, 0, 256),
+)
+_FEW = (
+    _held(16, 16, 256),
+    _held(16, 8, 256),
+    _held(8, 8, 256),
+    Tile(16, 64, 8, 8, 3, 256, 0),
+)
+_EXPERTS = (
+    Tile(16, 64, 4, 4, 4, 0, 0),
+    Tile(16, 64, 4, 4, 4, 0, 16384),
+    Tile(32, 64, 4, 8, 3, 0, 16384),
+    Tile(16, 128, 4, 4, 3, 0, 16384),
+    Tile(8, 128, 4, 4, 4, 0, 8192),
+    Tile(32, 64, 2, 4, 4, 0, 32768),
+    Tile(64, 64, 1, 4, 5, 0, 32768),
 )
 _HEAD = (Tile(64, 256, 1, 4, 3, 0, 256), Tile(64, 128, 1, 4, 4, 0, 256), Tile(128, 64, 1, 4, 5, 0, 128))
 
@@ -87,9 +102,14 @@ def tile_tokens(tokens: int) -> int:
     return max(8, power(tokens))
 
 
-def candidates(gated: bool, rows: int, columns: int) -> tuple[Tile, ...]:
-    """What is worth a trial for a matrix, best guesses first: each was the fastest for some shape of an H200."""
-    found = _GATED if gated else _HEAD if rows >= HEAD_ROWS else _PLAIN
+def candidates(gated: bool, rows: int, columns: int, slots: int = 0) -> tuple[Tile, ...]:
+    """What is worth a trial for a matrix, best guesses first: each was the fastest for some shape of an H200.
+
+    `slots`: of experts, how many of them a token chooses.
+    """
+    if slots:
+        return _EXPERTS if gated else _of_slots(slots, columns)
+    found = _GATED if gated else _HEAD if rows >= HEAD_ROWS else _FEW if rows <= _FEW_ROWS else _PLAIN
     return tuple(tile for tile in found if tile.columns or columns <= _MOST_HELD)
 
 
@@ -104,49 +124,58 @@ def _room(tile: Tile, matrices: int) -> int:
     return (_HELD if tile.warps <= 8 else 72) // of_step * _HELD_STEP  # of more threads each has fewer registers
 
 
-def guess(gated: bool, rows: int, columns: int) -> Tile:
+def _of_slots(slots: int, columns: int) -> tuple[Tile, ...]:
+    """At least four pieces of all slots together."""
+    cuts = max(1, 4 // power(slots))
+    warps = 4 if power(slots) * cuts <= 4 else 8
+    early = 64 if columns >= 128 * cuts else 0  # else all of a piece
+    found = (
+        Tile(16, 64, cuts, warps, 4, 64, early),
+        Tile(16, 64, cuts, warps, 4, 128, 0),
+        Tile(8, 64, cuts, warps, 4, 128, 0),
+        Tile(16, 64, 2 * cuts, 8, 4, 64, 0),
+        Tile(16, 128, cuts, 8, 3, 64, 128),
+        Tile(32, 64, cuts, 8, 4, 64, 0),
+        Tile(8, 128, cuts, 4, 4, 64, 256),
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def guess(gated: bool, rows: int, columns: int, slots: int = 0) -> Tile:
     """The tile of a matrix that was not tried on this card."""
-    if gated:
+    if gated and not slots:
         return _GATED[1] if columns <= _SHORT else _GATED[0]
-    if rows >= HEAD_ROWS:
-        return _HEAD[0]
+    if slots or rows >= HEAD_ROWS or rows <= _FEW_ROWS:
+        return candidates(gated, rows, columns, slots)[0]
     if columns <= _SHORT:
         return _PLAIN[2]
     return _PLAIN[3] if rows <= _SHORT else _PLAIN[1] if columns > 4096 else _PLAIN[0]
 
 
+Shape = tuple[bool, int, int, int]
+"""Whether a matrix holds gate and up, its rows (of one of them), its columns; of experts how many a token chooses."""
+
+
 @dataclass(frozen=True)
 class Tiles:
-    """Those tried on this card, by (gated, rows, columns). How many pieces a tile has decides how sums round: it hangs
-    on the matrix alone, and nothing here on the number of tokens but what is free."""
+    """Those tried on this card. How many pieces a tile has decides how sums round: it hangs on the matrix alone, and
+    nothing here on the number of tokens but what is free."""
 
-    tried: dict[tuple[bool, int, int], Tile] = field(default_factory=dict)
+    tried: dict[Shape, Tile] = field(default_factory=dict)
 
     def of(self, gated: bool, rows: int, columns: int, tokens: int, paired: bool = False) -> Tile:
         """`paired`: each token is read twice, as stream and as branch."""
-        tile = self.tried.get((gated, rows, columns)) or guess(gated, rows, columns)
+        tile = self.tried.get((gated, rows, columns, 0)) or guess(gated, rows, columns)
         return fitting(tile, columns, 2 * power(tokens) if paired else tokens, 1 + gated)
 
-
-def router_tile(columns: int, tokens: int) -> Tile:
-    """A router has few rows: what each takes is short, or it is waited for."""
-    return fitting(Tile(16, 128, 8, 8, 4, 128, 256), columns, tokens)
-
-
-def experts_tile(columns: int) -> Tile:
-    return fitting(Tile(16, 64, 4, 4, 4, 0, 0), columns, 1, matrices=2)
+    def of_experts(self, gated: bool, rows: int, columns: int, slots: int) -> Tile:
+        """Each program has one token."""
+        tile = self.tried.get((gated, rows, columns, slots)) or guess(gated, rows, columns, slots)
+        found = fitting(replace(tile, ahead=0) if gated else tile, columns, _LANES, 1 + gated, 1 if gated else slots)
+        return replace(found, ahead=tile.ahead) if gated else found
 
 
-def experts_down_tile(slots: int, columns: int) -> Tile:
-    """`pieces` of all slots together, at least four."""
-    cuts = max(1, 4 // power(slots))
-    pieces = power(slots) * cuts
-    whole = power(-(-columns // (16 * cuts)) * 16)
-    width = min(64, whole)
-    return Tile(16, width, pieces, 4 if pieces <= 4 else 8, 4, width, 64 if whole >= 2 * width >= 128 else 0)
-
-
-def fitting(tile: Tile, columns: int, tokens: int, matrices: int = 1) -> Tile:
+def fitting(tile: Tile, columns: int, tokens: int, matrices: int = 1, slots: int = 1) -> Tile:
     """With no more columns than there are, and room for the tokens in shared memory."""
     if not tile.columns:
         share = _share(columns, tile.pieces)
@@ -157,9 +186,9 @@ def fitting(tile: Tile, columns: int, tokens: int, matrices: int = 1) -> Tile:
     early = min(tile.early, whole)
     if early and tokens > 16:
         early = min(early, 64)
-    lines = matrices * tile.rows + tile_tokens(tokens)
+    lines = (matrices * tile.rows + tile_tokens(tokens)) * power(slots)
     width = min(tile.columns, whole)
     while width > 16 and 2 * tile.pieces * lines * width * (tile.stages - 1) > _SHARED_BYTES:
         width //= 2
     ahead = min(tile.ahead, power(whole - early + 1) // 2)
-    return Tile(tile.rows, width, tile.pieces, tile.warps, tile.stages, early, ahead if ahead >= 64 else 0)
+    return replace(tile, columns=width, early=early, ahead=ahead if ahead >= 64 else 0)

@@ -17,13 +17,10 @@ from pathlib import Path
 import torch
 
 from specdec_tui.backends.demo import cache_folder
-from specdec_tui.backends.gpu.tiles import Tile, Tiles, candidates, guess
+from specdec_tui.backends.gpu.tiles import Shape, Tile, Tiles, candidates, guess
 from specdec_tui.backends.gpu.weights import Affine, Weights
 from specdec_tui.doors import reading, writing
 from specdec_tui.settings import SettingError
-
-Shape = tuple[bool, int, int]
-"""Whether a matrix holds gate and up, its rows (of one of them), its columns."""
 
 MOST_SECONDS = 45.0  # of trials, for one model: most of it is the compiler's
 
@@ -41,16 +38,22 @@ def shapes_of(weights: Weights) -> list[Shape]:
     gated = weights.decoder.family.gated
     found: dict[Shape, int] = {}
 
-    def add(linear: Affine, halved: bool) -> None:
+    def add(linear: Affine, halved: bool, slots: int = 0) -> None:
         if isinstance(linear.weight, torch.Tensor) and linear.weight.numel():
-            rows, columns = linear.weight.shape
-            shape = (halved, rows // (1 + halved), columns)
-            found[shape] = found.get(shape, 0) + linear.weight.numel()
+            rows, columns = linear.weight.shape[-2:]
+            shape = (halved, rows // (1 + halved), columns, slots)
+            found[shape] = found.get(shape, 0) + read_of(linear, slots)
 
-    for layer in weights.layers:
+    for layer, kind in zip(weights.layers, weights.decoder.layers, strict=True):
         for linear in (layer.qkv, layer.output, layer.down):
             add(linear, False)
         add(layer.gate_up, gated)
+        if layer.experts and kind.experts:
+            add(layer.experts.gate_up, True, kind.experts.chosen)
+            add(layer.experts.down, False, kind.experts.chosen)
+            add(layer.experts.router, False)
+            add(layer.experts.shared_gate_up, True)
+            add(layer.experts.shared_down, False, 1)
     add(weights.head, False)
     return sorted(found, key=lambda shape: -found[shape])
 
@@ -59,7 +62,8 @@ def kept(card: str) -> Tiles:
     """What was tried on a card by this code before."""
     with suppress(OSError, ValueError, KeyError, TypeError, SettingError):
         written = json.loads(reading.read_text(_path(card), most=_MOST_BYTES))
-        return Tiles({(bool(g), int(r), int(c)): Tile(*tile) for (g, r, c), tile in written["tiles"]})
+        tiles = written["tiles"]
+        return Tiles({(bool(g), int(r), int(c), int(n)): Tile(*tile) for (g, r, c, n), tile in tiles})
     return Tiles()
 
 
@@ -75,7 +79,7 @@ def keep(card: str, tiles: Tiles) -> None:
 
 def _path(card: str) -> Path:
     code = hashlib.sha256(f"{card} {torch.__version__}".encode())
-    for name in ("products.py", "multiplied.py", "sums.py", "attention.py", "tiles.py"):
+    for name in ("products.py", "multiplied.py", "sums.py", "attention.py", "experts.py", "tiles.py"):
         code.update(reading.read_bytes(_OWN_CODE / name, most=_MOST_BYTES))
     return cache_folder() / _FOLDER / f"{code.hexdigest()[:32]}.json"
 
@@ -102,6 +106,12 @@ def tried(
     return best
 
 
+def read_of(linear: Affine, slots: int = 0) -> int:
+    """Bytes of a matrix that a token reads, all of it but for experts."""
+    weight = linear.weight
+    return int(weight.nbytes // len(weight) * slots if slots and weight.dim() == 3 else weight.nbytes)
+
+
 def worth_a_trial(shape: Shape) -> list[Tile]:
     first = guess(*shape)
     return [first, *(each for each in candidates(*shape) if each != first)]
@@ -116,8 +126,12 @@ def some_layers(weights: Weights) -> Weights:
     """The model with its first layers alone, as many as a timed pass needs."""
 
     def sizes() -> Iterator[int]:
-        for layer in weights.layers:
-            yield sum(linear.weight.nbytes for linear in (layer.qkv, layer.output, layer.gate_up, layer.down))
+        for layer, kind in zip(weights.layers, weights.decoder.layers, strict=True):
+            size = sum(read_of(linear) for linear in (layer.qkv, layer.output, layer.gate_up, layer.down))
+            if layer.experts and kind.experts:
+                mixed = layer.experts
+                size += sum(read_of(linear, kind.experts.chosen) for linear in (mixed.gate_up, mixed.down))
+            yield size
 
     count, total = 0, 0
     for size in sizes():
