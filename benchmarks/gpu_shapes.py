@@ -256,6 +256,7 @@ MODELS: dict[str, Shape] = {
         _sizes(
             64, 128, 2, 4, 2, 512, head_dim=16, sliding_window=16, layer_types=["sliding_attention", "full_attention"]
         ),
+        2,
     ),
     "tiny-mixtral": Shape(
         "mixtral", _sizes(64, 128, 2, 4, 2, 512, num_local_experts=8, num_experts_per_tok=2, **UNTIED)

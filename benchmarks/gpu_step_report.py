@@ -59,7 +59,7 @@ def line_of(row: Row) -> str:
 
 
 def _ids(row: Row) -> str:
-    return str(Ids(**row["ids"]))
+    return str(Ids(**row["ids"])) if row["ids"] else "–"
 
 
 def _megabytes(count: int | None) -> str:

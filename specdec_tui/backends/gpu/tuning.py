@@ -24,7 +24,7 @@ from specdec_tui.settings import SettingError
 
 MOST_SECONDS = 45.0  # of trials, for one model: most of it is the compiler's
 
-MOST_TILES = 8  # that are worth a trial for one shape, at most
+MOST_TILES = 16  # that are tried for one shape
 
 _FOLDER = "tiles"
 _MOST_BYTES = 1 << 20
@@ -114,7 +114,7 @@ def read_of(linear: Affine, slots: int = 0) -> int:
 
 def worth_a_trial(shape: Shape) -> list[Tile]:
     first = guess(*shape)
-    return [first, *(each for each in candidates(*shape) if each != first)]
+    return [first, *(each for each in candidates(*shape) if each != first)][:MOST_TILES]
 
 
 def numbered(shapes: list[Shape], number: int) -> Tiles:
