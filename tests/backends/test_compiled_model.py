@@ -16,7 +16,13 @@ from specdec_tui.backends import compiled_model
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.compiled_model import CompiledContext, Layers, layers_of, opener, why_not_compiled
 from specdec_tui.backends.gpu import model as gpu_model
+from specdec_tui.backends.model import bucket
 from specdec_tui.backends.static_model import StaticContext
+from specdec_tui.decoding.device_run import Programs
+from specdec_tui.decoding.drafters import ModelDrafter
+from specdec_tui.decoding.loop import decode
+from specdec_tui.decoding.records import tokens_of
+from specdec_tui.decoding.sampling import Sampler
 
 IDS = torch.tensor([(37 * i + 5) % 60 for i in range(40)])
 
@@ -248,3 +254,19 @@ def test_the_note_says_whether_layers_are_compiled(fault: str, note: str, monkey
     monkeypatch.setattr(model, "_difference_over", lambda open_static, length: -1.0)
     assert type(model.open_static(500)) is (StaticContext if fault else CompiledContext)
     assert model.static_note == note
+
+
+def test_a_run_over_compiled_layers_writes_what_a_plain_one_does(compiled: list[Any]) -> None:
+    model, small = TransformersModel(network("stablelm")), TransformersModel(tiny_model("llama", vocab_size=64))
+    layers = Layers(model.model)
+    settings: dict[str, Any] = {"strategy": "t", "sampler": Sampler("greedy"), "gamma": 3, "max_new_tokens": 20}
+
+    def written(programs: Programs | None) -> list[int]:
+        records = decode(model, IDS[:6].tolist(), drafter=ModelDrafter(small, 64), programs=programs, **settings)
+        return [token.id for record in records for token in tokens_of(record)]
+
+    plain = written(None)
+    model._static = partial(CompiledContext, layers, model.model, model.forward, model.context_length)
+    assert written(Programs()) == plain
+    assert len(compiled) == 1 and layers.why == ""
+    assert [size for size in layers._compiled if layers.is_compiled(size)] == [(4, bucket(26))]
