@@ -306,6 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), default="bfloat16")
     parser.add_argument("--warm", type=whole(1), metavar="N", help="compile in N processes first")
     parser.add_argument("--seconds", type=float, default=480.0, help="what is not begun by then is left out")
+    parser.add_argument("--trials", type=float, default=45.0, help="seconds of trials of tiles for a model, at most")
     parser.add_argument("--json", type=Path, help="file that holds everything measured so far")
     parser.add_argument("--before", type=Path, help="such a file of an earlier run, whose shares are told too")
     parser.add_argument("--set", type=setting, action="append", default=[], metavar="MODULE.NAME=VALUE")
@@ -314,6 +315,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     deadline = time.monotonic() + options.seconds
     for one in options.set:
         put(*one)
+    tuning.MOST_SECONDS = options.trials
     if options.warm:
         warm(options.shapes, options.warm, options.seconds / 2, options)
     device = torch.device(options.device)

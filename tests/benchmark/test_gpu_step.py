@@ -425,8 +425,10 @@ def test_what_fails_costs_the_others_nothing(tmp_path: Path, monkeypatch: pytest
     assert data["failed"] == [{"shape": "tiny-llama", "form": "plain", "way": "", "why": "RuntimeError: no memory"}]
 
 
-def test_without_time_every_shape_is_named(tmp_path: Path) -> None:
-    data = measured(tmp_path, "--shapes", "tiny", "--seconds", "0")
+def test_without_time_every_shape_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_step.tuning, "MOST_SECONDS", 45.0)
+    data = measured(tmp_path, "--shapes", "tiny", "--seconds", "0", "--trials", "6")
+    assert gpu_step.tuning.MOST_SECONDS == 6
     assert data["rows"] == [] and [f["why"] for f in data["failed"]] == ["no time left"] * 4
 
 
