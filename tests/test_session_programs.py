@@ -13,6 +13,7 @@ from test_session import ALL, FOUR, HashModel, TinyPair, checks_of, ids_of, neve
 
 from specdec_tui.backends.model import nothing
 from specdec_tui.backends.pair import LoadError, Progress
+from specdec_tui.decoding import device_run
 from specdec_tui.decoding.device_run import Programs
 from specdec_tui.decoding.records import (
     Capturing,
@@ -261,3 +262,34 @@ def test_rounds_are_captured_where_a_model_is_on_a_gpu() -> None:
     for places in (("cuda:0", "cuda:0"), ("cuda:0", "cuda:1"), ("cuda:0", "cpu"), ("cpu", "cuda:0")):
         pair.target.device, pair.drafter.device = map(torch.device, places)
         assert captured_on_gpus(pair) is not None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "strategies", "insight", "held", "ahead"),
+    [
+        ("sequential", ("target", "speculative"), False, False, True),
+        ("sequential", ("target", "speculative"), False, True, False),
+        ("sequential", ("target", "speculative"), True, False, False),
+        ("interleaved", ("target", "speculative"), False, False, False),
+        ("interleaved", ("target",), False, False, True),
+    ],
+)
+def test_rounds_are_under_way_while_others_are_told_only_where_no_other_run_has_a_turn(
+    schedule: str,
+    strategies: tuple[str, ...],
+    insight: bool,
+    held: bool,
+    ahead: bool,
+    make_engine: MakeEngine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(device_run, "SLOW", float("inf"))
+    played: list[None] = []
+    programs = Programs(lambda step, state: lambda: (played.append(None), step())[1])
+    settings = replace(FOUR, schedule=schedule, strategies=strategies, insight=insight, max_new_tokens=60)
+    engine = make_engine(programs)
+    engine.alone = not held
+    for event in engine.run("hello", settings, never):
+        if isinstance(event, Step) and isinstance(event.record, RoundVerified):
+            break
+    assert len(played) == device_run.STEPS * (1 + ahead)
