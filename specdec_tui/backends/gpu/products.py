@@ -76,7 +76,6 @@ def product(
     early: tl.constexpr,
     ahead: tl.constexpr,
     power_columns: tl.constexpr,
-    tile_parts: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
     """y [tokens, rows] = cap(scale · activation(x @ weight.T + bias)), or "added" to what y holds.
@@ -138,7 +137,7 @@ def product(
     if normed == "rows":
         one, two, three, four = first_rows(stream, tokens, columns, power_columns)
     elif paired or normed != "":
-        held = first_parts(sums, 4 if paired else 2 if normed == "layer" else 1, tokens, parts, tile_parts)
+        held = first_parts(sums, 4 if paired else 2 if normed == "layer" else 1, tokens, parts)
     if slice_columns > 0:
         own, other, factor = asked_slice(
             source, branch, norm, tokens, columns, followed, norm_offset, shrink, real_tokens, slice_columns
@@ -153,7 +152,7 @@ def product(
     elif paired or normed != "":
         result, share = behind(
             result, held, sums, lower, tokens, columns, normed, paired, epsilon, shrink, branch_scale, tile_rows,
-            real_tokens, parts, tile_parts,
+            real_tokens, parts,
         )  # fmt: skip
         if slice_columns > 0:
             store_slice(
@@ -235,7 +234,6 @@ def gated_product(
     early: tl.constexpr,
     ahead: tl.constexpr,
     power_columns: tl.constexpr,
-    tile_parts: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
     """y [tokens, rows] = activation(x @ gate.T) · (x @ up.T); weight [2 · rows, columns] holds gate, then up.
@@ -260,7 +258,7 @@ def gated_product(
     if normed == "rows":
         one, two, three, four = first_rows(stream, tokens, columns, power_columns)
     elif paired or normed != "":
-        held = first_parts(sums, 4 if paired else 2 if normed == "layer" else 1, tokens, parts, tile_parts)
+        held = first_parts(sums, 4 if paired else 2 if normed == "layer" else 1, tokens, parts)
     if slice_columns > 0:
         own, other, factor = asked_slice(
             source, branch, norm, tokens, columns, followed, norm_offset, shrink, real_tokens, slice_columns
@@ -275,7 +273,7 @@ def gated_product(
     elif paired or normed != "":
         result, share = behind(
             result, held, sums, lower, tokens, columns, normed, paired, epsilon, shrink, branch_scale, 2 * tile_rows,
-            real_tokens, parts, tile_parts,
+            real_tokens, parts,
         )  # fmt: skip
         if slice_columns > 0:
             store_slice(

@@ -93,7 +93,6 @@ def _part(
     kind: tl.constexpr,
     kinds: tl.constexpr,
     parts: tl.constexpr,
-    tile_parts: tl.constexpr,
 ) -> tl.tensor:
     """[32] of what the parts of a sum make: each warp adds them up by itself."""
     lane = tl.arange(0, 32)
@@ -111,28 +110,27 @@ def _four_parts(
     kinds: tl.constexpr,
     tokens: tl.constexpr,
     parts: tl.constexpr,
-    tile_parts: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
     """The parts of all kinds of sums, of as many tokens from `token` on as make four; the last token's again beyond."""
-    one = _part(sums, token, 0, kinds, parts, tile_parts)
+    one = _part(sums, token, 0, kinds, parts)
     if kinds == 4:
-        two = _part(sums, token, 1, kinds, parts, tile_parts)
-        three = _part(sums, token, 2, kinds, parts, tile_parts)
-        four = _part(sums, token, 3, kinds, parts, tile_parts)
+        two = _part(sums, token, 1, kinds, parts)
+        three = _part(sums, token, 2, kinds, parts)
+        four = _part(sums, token, 3, kinds, parts)
     elif kinds == 2:
-        two = _part(sums, token, 1, kinds, parts, tile_parts)
+        two = _part(sums, token, 1, kinds, parts)
         if tokens == 1:
             three, four = one, two
         else:
             other = tl.minimum(token + 1, tokens - 1)
-            three = _part(sums, other, 0, kinds, parts, tile_parts)
-            four = _part(sums, other, 1, kinds, parts, tile_parts)
+            three = _part(sums, other, 0, kinds, parts)
+            four = _part(sums, other, 1, kinds, parts)
     elif tokens == 1:
         two, three, four = one, one, one
     else:
-        two = _part(sums, tl.minimum(token + 1, tokens - 1), 0, kinds, parts, tile_parts)
-        three = _part(sums, tl.minimum(token + 2, tokens - 1), 0, kinds, parts, tile_parts)
-        four = _part(sums, tl.minimum(token + 3, tokens - 1), 0, kinds, parts, tile_parts)
+        two = _part(sums, tl.minimum(token + 1, tokens - 1), 0, kinds, parts)
+        three = _part(sums, tl.minimum(token + 2, tokens - 1), 0, kinds, parts)
+        four = _part(sums, tl.minimum(token + 3, tokens - 1), 0, kinds, parts)
     return one, two, three, four
 
 
@@ -142,12 +140,11 @@ def first_parts(
     kinds: tl.constexpr,
     tokens: tl.constexpr,
     parts: tl.constexpr,
-    tile_parts: tl.constexpr,
 ) -> tl.tuple:
     """What the first four tokens need of sums [tokens, kinds, parts], asked for before it is needed."""
     held: tl.tuple = ()
     for token in tl.static_range(0, min(tokens, 4), 4 // kinds):
-        held = held + (_four_parts(sums, token, kinds, tokens, parts, tile_parts),)
+        held = held + (_four_parts(sums, token, kinds, tokens, parts),)
     return held
 
 
@@ -186,7 +183,6 @@ def totals(
     tokens: tl.constexpr,
     parts: tl.constexpr,
     tile_tokens: tl.constexpr,
-    tile_parts: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
     """The sums of each token, of up to four kinds: [tile_tokens] float32 each. `held`: those asked for before."""
     a = tl.zeros((tile_tokens,), tl.float32)
@@ -201,7 +197,7 @@ def totals(
         a, b, c, d = _placed(a, b, c, d, first, begin, kinds, tile_tokens)
     if tokens > 4:
         for begin in range(4, tokens, 4 // kinds):
-            one, two, three, four = _four_parts(sums, begin, kinds, tokens, parts, tile_parts)
+            one, two, three, four = _four_parts(sums, begin, kinds, tokens, parts)
             more = tl.reduce((one, two, three, four), 0, _plus)
             a, b, c, d = _placed(a, b, c, d, more, begin, kinds, tile_tokens)
     return a, b, c, d
@@ -239,14 +235,13 @@ def behind(
     tile_rows: tl.constexpr,
     tile_tokens: tl.constexpr,
     parts: tl.constexpr,
-    tile_parts: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
     """What comes behind a product by the sums of the stream it reads: [tile_rows, tile_tokens], and what a branch is
     multiplied by [tile_tokens]. `lowered` [tile_rows]: what the matrix makes of a layer norm's weights."""
     kinds: tl.constexpr = 4 if paired else 2 if normed == "layer" else 1
     if normed != "" and shrink != 1.0:
         result *= 1.0 / shrink
-    one, two, three, four = totals(held, sums, kinds, tokens, parts, tile_tokens, tile_parts)
+    one, two, three, four = totals(held, sums, kinds, tokens, parts, tile_tokens)
     share = one
     if paired:  # sums of y², x², x · v, v²
         share = tl.rsqrt(one / columns + epsilon) * branch_scale
