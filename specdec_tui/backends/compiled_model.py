@@ -115,7 +115,8 @@ class Layers:
         except Exception as error:  # compilers fail in ways of their own
             if is_out_of_memory(error):
                 raise
-            why = self._refusal or f"the compiler fails ({type(error).__name__}: {first_line(error)})"
+            own = getattr(error, "inner_exception", error)  # torch tells whose it is, then what
+            why = self._refusal or f"the compiler fails ({type(own).__name__}: {first_line(own)})"
         self._seconds += time.monotonic() - begin
         if not why:
             return expected

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tiny_transformers import tiny_model
+from torch._dynamo.exc import BackendCompilerFailed
 from transformers import AutoModelForCausalLM, MptConfig, PreTrainedModel, StableLmConfig
 
 from specdec_tui.backends import compiled_model
@@ -167,9 +168,14 @@ def test_compiled_layers_that_give_other_logits_are_not_used(fault: float, monke
     assert layers.why == "compiled they do not give its logits" and not layers.is_compiled((1, 64))
 
 
-def test_a_compiler_that_fails_leaves_the_layers_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_compiler_that_fails_leaves_the_layers_as_they_were(wrapped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = RuntimeError("Failed to find C compiler.\nPlease give one")
+    if wrapped:
+        error = BackendCompilerFailed(lambda: None, error, None)
+
     def broken(function: Any, **options: Any) -> Any:
-        return partial(failing, RuntimeError("Failed to find C compiler.\nPlease give one"))
+        return partial(failing, error)
 
     def failing(error: Exception, *given: Any) -> Any:
         raise error
