@@ -20,9 +20,9 @@ CAPACITY, SHARE = 64, 16
 BOUND = 2e-5  # of the largest logit, in float32: gelu and its likeness by tanh lie twice as far apart
 
 
-def short_cut(lanes: int, capacity: int) -> tuple[Cut, int]:
+def short_cut(lanes: int, key_heads: int, capacity: int) -> Cut:
     """How attention is cut into short shares."""
-    return Cut(SHARE, 4, 2), capacity // SHARE
+    return Cut(SHARE, 4, 2, SHARE)
 
 
 def described(model: PreTrainedModel) -> Decoder:

@@ -118,10 +118,11 @@ def test_large_weights_of_norms_overflow_no_half_precision() -> None:
     assert opened(model)._stream is streams.Apart
 
 
-@pytest.mark.parametrize("window", [0, 5, 30])
-def test_shares_that_are_no_whole_tiles_see_each_token_once(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As beyond 16,384 tokens, where there are no more than 64 shares."""
-    monkeypatch.setattr(gpu_model.launches, "attention_cut", lambda lanes, capacity: (Cut(16, 4, 2), 3))
+@pytest.mark.parametrize(("window", "share"), [(0, 24), (5, 24), (30, 24), (0, 32)])
+def test_shares_that_are_no_whole_tiles_or_too_long_see_each_token_once(
+    window: int, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_model.launches, "attention_cut", lambda *_: Cut(16, 4, 2, share))
     model = made("MistralConfig", DENSE | SMALL | {"sliding_window": window or None})
     ids = text(97, 72)
     context = opened(model, 72)

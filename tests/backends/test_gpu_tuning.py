@@ -13,7 +13,7 @@ import torch
 from specdec_tui.backends.decoder import Experts
 from specdec_tui.backends.demo import CACHE_VARIABLE
 from specdec_tui.backends.gpu import tuning
-from specdec_tui.backends.gpu.tiles import Tile, Tiles, candidates, fitting, guess, power, tile_tokens
+from specdec_tui.backends.gpu.tiles import Tile, Tiles, attention_cut, candidates, fitting, guess, power, tile_tokens
 from specdec_tui.backends.gpu.tuning import numbered, worth_a_trial
 from specdec_tui.backends.gpu.weights import NONE, Affine, ExpertWeights
 
@@ -165,3 +165,15 @@ class Holder:
     decoder: Any
     layers: tuple[Any, ...]
     head: Affine
+
+
+@pytest.mark.parametrize("lanes", [64, 128, 256])
+@pytest.mark.parametrize("key_heads", [1, 2, 8, 32, 500])
+def test_shares_of_attention_are_whole_tiles_that_cover_a_text_and_run_side_by_side(lanes: int, key_heads: int) -> None:
+    for capacity in (256, 512, 2048, 4096, 34_816, 133_120):
+        cut = attention_cut(lanes, key_heads, capacity)
+        assert cut.share % cut.keys == 0
+        assert (cut.shares(capacity) - 1) * cut.share < capacity <= cut.shares(capacity) * cut.share
+        assert cut.shares(capacity) * key_heads <= max(384, key_heads)
+    assert attention_cut(128, 8, 34_816).share == 768, "46 shares of 8 heads: 368 programs"
+    assert attention_cut(64, 2, 256).share == 256

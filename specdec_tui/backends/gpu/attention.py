@@ -94,6 +94,46 @@ def _spread_of(
 
 
 @triton.jit
+def _joined(
+    parts: tl.tensor,
+    highest: tl.tensor,
+    sums: tl.tensor,
+    sinks: tl.tensor,
+    at: tl.tensor,
+    head: tl.tensor,
+    low: tl.tensor,
+    high: tl.tensor,
+    sinking: tl.constexpr,
+    width: tl.constexpr,
+    lanes: tl.constexpr,
+    shares: tl.constexpr,
+) -> tl.tensor:
+    """[lanes] float32: a row of attention by its shares from `low` to `high`, which begin at `at`; many are on their
+    way at once. What other programs wrote does not come from a cache that might not know it."""
+    group: tl.constexpr = 8192 // lanes
+    lane = tl.arange(0, lanes)
+    top = -float("inf")
+    if sinking:
+        top = tl.load(sinks + head).to(tl.float32)
+    for begin in tl.static_range(0, shares, group):
+        share = begin + tl.arange(0, group)
+        there = (share >= low) & (share <= high)
+        top = tl.maximum(top, tl.max(tl.load(highest + at + share, there, -float("inf"), cache_modifier=".cg"), 0))
+    total, mix = 0.0, tl.zeros((lanes,), tl.float32)
+    if sinking:
+        total = tl.exp(tl.load(sinks + head).to(tl.float32) - top)
+    for begin in tl.static_range(0, shares, group):
+        share = begin + tl.arange(0, group)
+        there = (share >= low) & (share <= high)
+        place = (at + share)[:, None] * width + lane[None, :]
+        part = tl.load(parts + place, there[:, None] & (lane < width)[None, :], 0.0, cache_modifier=".cg")
+        weight = tl.exp(tl.load(highest + at + share, there, -float("inf"), cache_modifier=".cg") - top)
+        total += tl.sum(weight * tl.load(sums + at + share, there, 0.0, cache_modifier=".cg"), 0)
+        mix += tl.sum(part * weight[:, None], 0)
+    return mix / total
+
+
+@triton.jit
 def attend(
     joint: tl.tensor,
     query_norm: tl.tensor,
@@ -129,6 +169,7 @@ def attend(
     key_group: tl.constexpr,
     capacity: tl.constexpr,
     shares: tl.constexpr,
+    length: tl.constexpr,
     window: tl.constexpr,
     tile_tokens: tl.constexpr,
     tile_rows: tl.constexpr,
@@ -146,8 +187,9 @@ def attend(
     key_group on. keys and values [key_heads, capacity, width]; cosines and sines [positions, turned / 2] float32,
     `pairs`: of neighbouring numbers, not of halves; begin int64 [1]. `normed`: an RMS norm of each "head", or of the
     "whole" of queries and of keys, comes first.
-    Shares are fixed pieces of the capacity, so that a row's sums do not depend on what else is computed. A token sees
-    the last `window` ones; 0: all of them. `sinking`: a head's number in sinks [heads] has a part of the attention.
+    Shares are fixed pieces of the capacity, each `length` tokens, so that a row's sums do not depend on what else is
+    computed. A token sees the last `window` ones; 0: all of them. `sinking`: a head's number in sinks [heads] has a
+    part of the attention.
     parts [tokens · heads, shares, width], highest and sums [tokens · heads, shares] float32; arrived int32, zeros
     before and after. Of a row's shares that hold something, the one that is ready last joins them.
     One program for a key head, a share and `tile_rows` rows, of which a token has one for each query head.
@@ -156,7 +198,6 @@ def attend(
         gdc_launch_dependents()
     key_head, share = tl.program_id(0), tl.program_id(1)
     group: tl.constexpr = heads // key_heads
-    length: tl.constexpr = capacity // shares
     # Where the pass begins, and all that lies before it, was there before its first kernel, which waits for all others.
     start = tl.load(begin)
     end = start + tokens
@@ -216,7 +257,7 @@ def attend(
         tl.debug_barrier()  # what other threads of the program wrote is read below
         last = start + token  # what a row may see
         top = tl.full((tile_rows,), -float("inf"), tl.float32)
-        total = tl.zeros((tile_rows,), tl.float32)
+        totals = tl.zeros((tile_rows, tile_keys), tl.float32)  # added up over keys in the end
         mix = tl.zeros((tile_rows, lanes), tl.float32)
         for first in range(first_tile, stop, tile_keys):
             at_key = first + tl.arange(0, tile_keys)
@@ -233,45 +274,34 @@ def attend(
             safe = tl.where(now == -float("inf"), 0.0, now)
             p = tl.exp(scores - safe[:, None])
             old = tl.exp(top - safe)
-            total = total * old + tl.sum(p, 1)
+            totals = totals * old[:, None] + p
             mix = mix * old[:, None] + tl.dot(p.to(held_values.dtype), held_values)
             top = now
-        at = (token * heads + head) * shares
-        ready = low == high
-        if low < high:
-            tl.store(highest + at + share, top, mask=real)
-            tl.store(sums + at + share, total, mask=real)
-            tl.store(parts + (at + share)[:, None] * width + lane[None, :], mix, mask=real[:, None] & narrow)
-            tl.debug_barrier()
-            counter = arrived + key_head * tl.num_programs(2) + tl.program_id(2)
-            ready = tl.atomic_add(counter, 1, sem="acq_rel") == high - low
-            if ready:
-                tl.store(counter, 0)
-                top = tl.full((tile_rows,), -float("inf"), tl.float32)
-                total = tl.zeros((tile_rows,), tl.float32)
-                mix = tl.zeros((tile_rows, lanes), tl.float32)
-                for other in range(low, high + 1):
-                    high_there = tl.load(highest + at + other, mask=real, other=-float("inf"), cache_modifier=".cg")
-                    sum_there = tl.load(sums + at + other, mask=real, other=0.0, cache_modifier=".cg")
-                    part = tl.load(
-                        parts + (at + other)[:, None] * width + lane[None, :],
-                        mask=real[:, None] & narrow,
-                        other=0.0,
-                        cache_modifier=".cg",
-                    )
-                    now = tl.maximum(top, high_there)
-                    safe = tl.where(now == -float("inf"), 0.0, now)
-                    old, new_factor = tl.exp(top - safe), tl.exp(high_there - safe)
-                    total = total * old + sum_there * new_factor
-                    mix = mix * old[:, None] + part * new_factor[:, None]
-                    top = now
-        if ready:
+        total = tl.sum(totals, 1)
+        if low == high:
             if sinking:
                 sink = tl.load(sinks + head, mask=real, other=0.0).to(tl.float32)
                 now = tl.maximum(top, sink)
                 old = tl.exp(top - now)
                 total = total * old + tl.exp(sink - now)
                 mix = mix * old[:, None]
-            result = mix / total[:, None]
             target = mixed + (token * mixed_length + head * width)[:, None] + lane[None, :]
-            tl.store(target, result.to(mixed.dtype.element_ty), mask=real[:, None] & narrow)
+            tl.store(target, (mix / total[:, None]).to(mixed.dtype.element_ty), mask=real[:, None] & narrow)
+        else:
+            at = (token * heads + head) * shares + share
+            tl.store(highest + at, top, mask=real)
+            tl.store(sums + at, total, mask=real)
+            tl.store(parts + at[:, None] * width + lane[None, :], mix, mask=real[:, None] & narrow)
+            tl.debug_barrier()
+            counter = arrived + key_head * tl.num_programs(2) + tl.program_id(2)
+            if tl.atomic_add(counter, 1, sem="acq_rel") == high - low:
+                tl.store(counter, 0)
+                first_row = tl.program_id(2) * tile_rows
+                for each in range(first_row, tl.minimum(first_row + tile_rows, tokens * group)):
+                    own_head = key_head * group + each % group
+                    result = _joined(
+                        parts, highest, sums, sinks, ((each // group) * heads + own_head) * shares, own_head, low, high,
+                        sinking, width, lanes, shares,
+                    )  # fmt: skip
+                    target = mixed + (each // group) * mixed_length + own_head * width + lane
+                    tl.store(target, result.to(mixed.dtype.element_ty), mask=lane < width)

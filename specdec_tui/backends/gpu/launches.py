@@ -334,15 +334,15 @@ def attend(
     tokens, capacity, count = len(joint), held[0].shape[1], shares.sums.shape[1]
     lanes = lanes_of(decoder)
     cosines, sines = angles or (shares.sums, shares.sums)
-    cut, _ = attention_cut(lanes, capacity)
+    cut = attention_cut(lanes, decoder.key_heads, capacity)
     attention.attend[(decoder.key_heads, count, row_tiles(decoder, tokens))](
         joint, norms[0] if norms[0].numel() else joint, norms[1] if norms[1].numel() else joint, cosines, sines, begin,
         *held, sinks if sinks.numel() else joint, shares.parts, shares.highest, shares.sums, shares.arrived, mixed,
         rules.epsilon, rules.norm_offset, decoder.family.head_norms, decoder.score_scale, decoder.score_cap,
         sinks.numel() > 0, tokens, decoder.heads, decoder.key_heads, decoder.width, lanes,
         decoder.turned if angles else 0, decoder.family.pairs, joint.shape[1], decoder.query_group, decoder.key_first,
-        decoder.value_first, decoder.key_group, capacity, count, window, max(16, power(tokens)), _TILE_ROWS,
-        min(cut.keys, capacity // count), min(256, capacity // count), power(decoder.heads * decoder.width),
+        decoder.value_first, decoder.key_group, capacity, count, cut.share, window, max(16, power(tokens)), _TILE_ROWS,
+        cut.keys, min(256, cut.share), power(decoder.heads * decoder.width),
         mixed.stride(0), rules.overlap, num_warps=cut.warps, num_stages=cut.stages, **rules.launch,
     )  # fmt: skip
 

@@ -113,7 +113,8 @@ class GpuContext:
         )  # fmt: skip
         shape = (len(weights.layers), decoder.key_heads, capacity, decoder.width)
         self._keys, self._values = (torch.zeros(shape, dtype=self._dtype, device=self._device) for _ in range(2))
-        _, self._shares = launches.attention_cut(launches.lanes_of(decoder), capacity)
+        cut = launches.attention_cut(launches.lanes_of(decoder), decoder.key_heads, capacity)
+        self._shares = cut.shares(capacity)
         counters = decoder.key_heads * max(launches.row_tiles(decoder, tokens) for tokens in range(1, MOST_TOKENS + 1))
         self._arrived = torch.zeros(counters, dtype=torch.int32, device=self._device)
 

@@ -75,21 +75,27 @@ _HEAD = (Tile(64, 256, 1, 4, 3, 0, 256), Tile(64, 128, 1, 4, 4, 0, 256), Tile(12
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How a program of attention goes through its share: so many keys at a time."""
+    """How attention goes through a text: a program for each `share` of it, so many keys at a time."""
 
     keys: int
     warps: int
     stages: int
+    share: int
+
+    def shares(self, capacity: int) -> int:
+        return -(-capacity // self.share)
 
 
-_MOST_SHARES = 64  # programs at most that a text is cut for
+_MOST_SHARES, _PROGRAMS = 64, 384  # of a text; that a card holds at once, about
 
 
-def attention_cut(lanes: int, capacity: int) -> tuple[Cut, int]:
-    """How attention over a text of some capacity is cut, and into how many shares, which are joined in the end: wide
-    heads keep a multiprocessor busy for longer than that takes."""
-    cut, share = (Cut(64, 4, 1), 64) if lanes >= 256 else (Cut(128, 4, 2), 256)
-    return cut, max(1, min(_MOST_SHARES, capacity // share))
+def attention_cut(lanes: int, key_heads: int, capacity: int) -> Cut:
+    """Shares are whole tiles, and no more than run side by side. Wide heads keep a multiprocessor busy for longer than
+    it takes to join shares."""
+    keys, warps, stages, least = (64, 4, 1, 64) if lanes >= 256 else (128, 4, 2, 256)
+    most = max(1, min(_MOST_SHARES, _PROGRAMS // key_heads))
+    share = -(-capacity // (most * keys)) * keys
+    return Cut(keys, warps, stages, max(share, least))
 
 
 def power(number: int) -> int:
