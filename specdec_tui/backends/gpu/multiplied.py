@@ -222,9 +222,8 @@ def _held_product(
     token = _lines(tile_tokens)
     real = token < tokens
     if paired:
-        half: tl.constexpr = tile_tokens // 2
-        real = token % half < tokens
-        token = token // half * apart + token % half
+        real = token // 2 < tokens
+        token = token % 2 * apart + token // 2
     line, real_line = _rows_of(rows, tile_rows, gated)
     total = tl.zeros((pieces, tile_rows, tile_tokens), tl.float32)
     last: tl.constexpr = (share - 1) // early * early  # what is held at the end begins there
@@ -283,9 +282,8 @@ def _streamed_product(
     token = tl.arange(0, tile_tokens)
     real = token < tokens
     if paired:
-        half: tl.constexpr = tile_tokens // 2
-        real = token % half < tokens
-        token = token // half * apart + token % half
+        real = token // 2 < tokens
+        token = token % 2 * apart + token // 2
     total = _zeros(pieces, tile_rows, tile_tokens)
     if early > 0:
         mine = _tile(x, token, real, columns, pieces, 0, early)
@@ -321,7 +319,7 @@ def multiplied(
 ) -> tl.tensor:
     """[tile_rows, tile_tokens] float32: rows of a matrix, of which `first` was loaded, with x [tokens, columns].
 
-    `paired`: the second half of them with what lies `apart` rows behind x.
+    `paired`: every second of them with what lies `apart` rows behind x.
     """
     if tile_columns == 0:
         return _held_product(
