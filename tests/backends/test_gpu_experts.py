@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +18,7 @@ from specdec_tui.backends.gpu import expert_launches, streams  # noqa: E402
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
 from specdec_tui.backends.gpu.expert_launches import Room  # noqa: E402
 from specdec_tui.backends.gpu.launches import Follow, Read, Rules, overlaps  # noqa: E402
-from specdec_tui.backends.gpu.tiles import Tile, Tiles  # noqa: E402
+from specdec_tui.backends.gpu.tiles import Tiles  # noqa: E402
 from specdec_tui.backends.gpu.weights import NONE, Affine, ExpertWeights  # noqa: E402
 
 DEVICE = torch.device("cuda" if GPU else "cpu")
@@ -81,42 +79,6 @@ def test_models_of_half_precision_fit_and_go_on_working(name: str) -> None:
     gpu_model.opener(network, model.forward, 64)
     assert torch.allclose(model.forward(IDS, len(IDS)), before, atol=1e-2 * before.abs().max().item())
     assert stored(network) == bytes_before
-
-
-def test_behind_a_mixture_the_weights_of_the_next_product_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[torch.Tensor] = []
-    monkeypatch.setattr(gpu_model, "mix", lambda *given: seen.append(given[-1]))
-    _, context = opened("mixtral", torch.float16)
-    context.extend(torch.tensor(IDS[:1], device=DEVICE), torch.tensor([0], device=DEVICE), 1)
-    weights = context._weights
-    expected = [*(layer.qkv.weight for layer in weights.layers[1:]), weights.head.weight]
-    assert len(seen) == len(expected) > 1
-    assert all(found is wanted for found, wanted in zip(seen, expected, strict=True))
-
-
-@pytest.mark.parametrize(("ahead", "coming", "asked"), [(0, 1000, 0), (64, 1000, 384), (64, 300, 300), (64, 0, 0)])
-def test_programs_of_one_token_ask_for_what_there_is(
-    ahead: int, coming: int, asked: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two slots of three programs of 16 rows each, whatever the number of tokens."""
-    from specdec_tui.backends.gpu import experts
-
-    given: dict[str, Any] = {}
-
-    class Kernel:
-        def __getitem__(self, grid: Any) -> Any:
-            return lambda *values, **options: given.update(zip(names, values, strict=False))
-
-    names = list(inspect.signature(experts.gated_experts.fn).parameters)
-    monkeypatch.setattr(experts, "gated_experts", Kernel())
-    kind = Experts(4, 2, 40, "softmax", False)
-    tile = Tile(16, 64, 1, 4, 2, 0, ahead)
-    rules = replace(RULES, tiles=Tiles({(True, 40, 32, 2): tile}))
-    linear = Affine(torch.zeros(4, 80, 32), NONE)
-    room = Room.of(kind, 3, torch.float32, torch.device("cpu"))
-    matrix = torch.zeros(coming) if coming else None
-    expert_launches.gated_experts(rules, Read(torch.zeros(3, 32)), linear, False, kind, "silu", room, matrix)
-    assert (given["ahead"], given["coming_size"]) == (ahead if coming else 0, asked)
 
 
 def test_shared_experts_that_are_packed_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

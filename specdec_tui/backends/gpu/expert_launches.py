@@ -45,14 +45,12 @@ def mix(
     room: Room,
     x: Tensor,
     follow: Follow | None,
-    coming: Tensor | None = None,
 ) -> None:
-    """Add to x what a mixture of experts makes of what is read, times `scale`. `coming`: weights that are read soon
-    after."""
+    """Add to x what a mixture of experts makes of what is read, times `scale`."""
     launches.product(rules, own, weights.router, room.scores)
     if kind.shared_inner:
         launches.gated_product(rules, own, weights.shared_gate_up, room.shared, activation)
-    gated_experts(rules, own, weights.gate_up, weights.in_turn, kind, activation, room, coming)
+    gated_experts(rules, own, weights.gate_up, weights.in_turn, kind, activation, room)
     add_experts(rules, room.active, weights.down, kind, room, x, None if kind.shared_inner else follow, scale)
     if kind.shared_inner:
         add_experts(rules, room.shared, weights.shared_down, kind, room, x, follow, scale)
@@ -66,7 +64,6 @@ def gated_experts(
     kind: Experts,
     activation: str,
     room: Room,
-    coming: Tensor | None = None,
 ) -> None:
     """room.active: what the experts of the highest scores make of what is read by gate and up."""
     from specdec_tui.backends.gpu import experts
@@ -74,14 +71,12 @@ def gated_experts(
     (count, both, columns), tokens = linear.weight.shape, len(own.x)
     tile = rules.tiles.of_experts(True, both // 2, columns, kind.chosen)
     biased, programs = linear.bias.numel() > 0, -(-both // (2 * tile.rows))
-    ahead = 0 if coming is None else tile.ahead
-    asked = 0 if coming is None else min(coming.numel(), ahead * kind.chosen * programs)  # by those of one token
     experts.gated_experts[(tokens * kind.chosen, programs)](
         own.x, own.x if own.stream is None else own.stream, linear.weight, linear.bias if biased else linear.weight,
-        room.scores, room.active, own.x if coming is None else coming, count, kind.chosen, room.scores.shape[1],
-        both // 2, columns, in_turn, own.stream is not None, rules.epsilon, biased, activation, kind.limit, kind.alpha,
-        tile.pieces, tile.rows, tile.columns, ahead, asked, power(columns), max(32, power(count)), rules.overlap,
-        num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
+        room.scores, room.active, count, kind.chosen, room.scores.shape[1], both // 2, columns, in_turn,
+        own.stream is not None, rules.epsilon, biased, activation, kind.limit, kind.alpha, tile.pieces, tile.rows,
+        tile.columns, power(columns), max(32, power(count)), rules.overlap, num_warps=tile.warps,
+        num_stages=tile.stages, **rules.launch,
     )  # fmt: skip
 
 

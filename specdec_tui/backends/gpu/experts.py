@@ -16,16 +16,7 @@ from specdec_tui.backends.gpu.multiplied import activated, multiplied, prefetch
 from specdec_tui.backends.gpu.sums import spread_of_rows, stream_row
 
 _LANES = tl.constexpr(8)  # the narrow side of a tensor core's tile; a token fills one of them
-_BLOCK = tl.constexpr(32)  # scores that all others are compared with at a time
-
-
-@triton.jit
-def _ask_for_good(place: tl.tensor) -> None:
-    """As `prefetch`; the lines stay in the cache while others go."""
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2::evict_last [$1]; mov.u32 $0, 0;", "=r,l", [place.to(tl.int64)], dtype=tl.int32,
-        is_pure=False, pack=1,
-    )  # fmt: skip
+_AT_ONCE, _BLOCK = tl.constexpr(64), tl.constexpr(32)  # scores that all others are compared with at a time
 
 
 @triton.jit
@@ -35,8 +26,9 @@ def _ranked(scores: tl.tensor, count: tl.constexpr, power_count: tl.constexpr) -
     expert = tl.arange(0, power_count)
     own = tl.load(scores + expert, mask=expert < count, other=-float("inf"), cache_modifier=".cg")
     before = tl.zeros((power_count,), tl.int32)
-    for begin in range(0, power_count, _BLOCK):
-        other = begin + tl.arange(0, _BLOCK)
+    block: tl.constexpr = power_count if power_count <= _AT_ONCE else _BLOCK  # as far as registers go
+    for begin in range(0, power_count, block):
+        other = begin + tl.arange(0, block)
         score = tl.load(scores + other, mask=other < count, other=-float("inf"), cache_modifier=".cg")
         higher = score[None, :] > own[:, None]
         earlier = (score[None, :] == own[:, None]) & (other[None, :] < expert[:, None])
@@ -52,7 +44,6 @@ def gated_experts(
     bias: tl.tensor,
     scores: tl.tensor,
     y: tl.tensor,
-    coming: tl.tensor,
     count: tl.constexpr,
     slots: tl.constexpr,
     score_row: tl.constexpr,
@@ -68,8 +59,6 @@ def gated_experts(
     pieces: tl.constexpr,
     tile_rows: tl.constexpr,
     tile_columns: tl.constexpr,
-    ahead: tl.constexpr,
-    coming_size: tl.constexpr,
     power_columns: tl.constexpr,
     power_count: tl.constexpr,
     overlap: tl.constexpr,
@@ -79,18 +68,13 @@ def gated_experts(
     An expert's slot is how many have higher scores [tokens, score_row], or as high and stand before it. weight [count,
     2 · rows, columns] holds gate, then up of an expert, or `in_turn` a row of each; bias [count, 2 · rows]. `limit`
     above 0: see `decoder.Experts`. All else as in `products.product`; one program for `tile_rows` rows of a token and
-    slot. Until the scores are there nobody knows which weights are read, and the memory is idle: the first programs
-    ask for `ahead` numbers each of `coming` [coming_size], the weights of a product that follows soon.
+    slot.
     """
     pair, line = tl.program_id(0), tl.arange(0, 2 * tile_rows)  # of gate, then of up
     half, own_row = line // tile_rows, tl.program_id(1) * tile_rows + line % tile_rows
     real_row, least = own_row < rows, tl.minimum(own_row, rows - 1)
     safe = 2 * least + half if in_turn else least + half * rows
     if overlap:
-        if ahead > 0:
-            asked = (tl.program_id(1).to(tl.int64) * tl.num_programs(0) + pair) * ahead
-            if asked < coming_size:
-                _ask_for_good(coming + tl.minimum(asked + tl.arange(0, ahead // 64) * 64, coming_size - 1))
         gdc_wait()
         gdc_launch_dependents()  # only now: who comes next reads the scores before it waits
     token = pair // slots

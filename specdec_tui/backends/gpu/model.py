@@ -211,10 +211,7 @@ class GpuContext:
         assert kind is not None, "they have weights"
         own, room = stream.read(norm, after), work.mixtures[kind]
         follow, scale = stream.mixing(after), decoder.residual_scale
-        behind = self._weights.layers[index + 1 : index + 2]
-        coming = (behind[0].qkv if behind else self._weights.head).weight
-        coming = coming if isinstance(coming, Tensor) else None
-        mix(self._rules, own, weights, kind, decoder.activation, scale, room, stream.x, follow, coming)
+        mix(self._rules, own, weights, kind, decoder.activation, scale, room, stream.x, follow)
 
     def _attend(self, index: int, layer: LayerWeights, begin: Tensor, work: _Work) -> None:
         weights, kind = self._weights, self._weights.decoder.layers[index]

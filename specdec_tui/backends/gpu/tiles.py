@@ -15,7 +15,7 @@ class Tile:
     them ahead; 0: those that are loaded early are held, and others take their place, see `multiplied`.
 
     Before the kernel before has ended, `early` columns of each piece are loaded, and `ahead` more asked for. Of
-    experts `pieces` are those of one slot; of gate and up of experts `ahead` are numbers of the next layer's weights.
+    experts `pieces` are those of one slot.
     """
 
     rows: int
@@ -65,12 +65,12 @@ _FEW = (
 )
 _EXPERTS = (
     Tile(16, 64, 4, 4, 4, 0, 0),
-    Tile(16, 64, 4, 4, 4, 0, 16384),
-    Tile(32, 64, 4, 8, 3, 0, 16384),
-    Tile(16, 128, 4, 4, 3, 0, 16384),
-    Tile(8, 128, 4, 4, 4, 0, 8192),
-    Tile(32, 64, 2, 4, 4, 0, 32768),
-    Tile(64, 64, 1, 4, 5, 0, 32768),
+    Tile(16, 64, 4, 4, 6, 0, 0),
+    Tile(32, 64, 4, 8, 3, 0, 0),
+    Tile(16, 128, 4, 4, 3, 0, 0),
+    Tile(8, 128, 4, 4, 4, 0, 0),
+    Tile(32, 64, 2, 4, 4, 0, 0),
+    Tile(64, 64, 1, 4, 5, 0, 0),
 )
 _HEAD = (Tile(64, 256, 1, 4, 3, 0, 256), Tile(64, 128, 1, 4, 4, 0, 256), Tile(128, 64, 1, 4, 5, 0, 128))
 
@@ -179,8 +179,7 @@ class Tiles:
     def of_experts(self, gated: bool, rows: int, columns: int, slots: int) -> Tile:
         """Each program has one token."""
         tile = self.tried.get((gated, rows, columns, slots)) or guess(gated, rows, columns, slots)
-        found = fitting(replace(tile, ahead=0) if gated else tile, columns, _LANES, 1 + gated, 1 if gated else slots)
-        return replace(found, ahead=tile.ahead) if gated else found
+        return fitting(tile, columns, _LANES, 1 + gated, 1 if gated else slots)
 
 
 def fitting(tile: Tile, columns: int, tokens: int, matrices: int = 1, slots: int = 1) -> Tile:
