@@ -34,6 +34,7 @@ FASTER = 0.97  # what a compiled pass may take of one that is not
 _TEXT = 24  # tokens before the trial's
 _REPLAYS, _SERIES = 8, 3
 _NUMBER = "layer_idx"
+_QUICKLY = {"compile_threads": 1, "triton.autotune_pointwise": False}  # no processes; each kernel in one form alone
 
 
 class TooMuch(Exception):
@@ -106,7 +107,7 @@ class Layers:
         why = ""
         try:
             call = torch.compile(_fresh(), backend=self._backend(), fullgraph=True, dynamic=False)
-            with self._replaced(call, caches), torch._inductor.config.patch(compile_threads=1):
+            with self._replaced(call, caches), torch._inductor.config.patch(_QUICKLY):
                 found = plain()
             if _differ(found, expected):
                 why = "compiled they do not give its logits"
