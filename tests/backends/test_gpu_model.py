@@ -5,6 +5,7 @@ On a GPU, or with Triton and TRITON_INTERPRET=1 (slowly, in NumPy) on a CPU; els
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -36,6 +37,14 @@ def opened(kind: str, dtype: torch.dtype, **overrides: Any) -> tuple[Transformer
     return model, gpu_model.opener(network, model.forward, 512)(256)
 
 
+def in_single_precision(model: TransformersModel, ids: list[int]) -> torch.Tensor:
+    """Logits of the same numbers, exactly: those of half precision can be a fifth of the largest away from them."""
+    network = copy.deepcopy(model.model).float()
+    with torch.inference_mode():
+        logits: torch.Tensor = network(torch.tensor([ids], device=DEVICE)).logits[0]
+    return logits
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("kind", "overrides"),
@@ -57,13 +66,13 @@ def test_passes_give_the_logits_of_the_model(kind: str, overrides: dict[str, Any
     def extend(begin: int, end: int, keep: int) -> torch.Tensor:
         return context.extend(tokens[begin:end], torch.tensor([begin], device=DEVICE), keep)
 
-    expected = model.forward(ids, len(ids))
-    bound = (0.04 if dtype is torch.float16 else 0.15) * expected.abs().max().item()
+    expected, exact = model.forward(ids, len(ids)), in_single_precision(model, ids)
+    bound = 1.5 * (expected - exact).abs().max().item() + 2e-3 * exact.abs().max().item()
     rows = [context.prefill(tokens[:80]), extend(80, 85, 5)]
     context.extend(tokens[:3], torch.tensor([85], device=DEVICE), 1)  # taken back by what follows
     rows.append(extend(85, 90, 3))
     got = torch.cat(rows)
-    assert (got - torch.cat((expected[79:85], expected[87:]))).abs().max().item() <= bound
+    assert (got - torch.cat((exact[79:85], exact[87:]))).abs().max().item() <= bound
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -12,6 +12,8 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: 
 
 from specdec_tui.backends.gpu.multiplied import capped, prefetch
 
+_BESIDE = tl.constexpr(8)  # shares of a row that are on their way at once
+
 
 @triton.jit
 def _angles(
@@ -98,39 +100,41 @@ def _joined(
     parts: tl.tensor,
     highest: tl.tensor,
     sums: tl.tensor,
-    sinks: tl.tensor,
     at: tl.tensor,
-    head: tl.tensor,
+    real: tl.tensor,
     low: tl.tensor,
     high: tl.tensor,
-    sinking: tl.constexpr,
     width: tl.constexpr,
     lanes: tl.constexpr,
-    shares: tl.constexpr,
-) -> tl.tensor:
-    """[lanes] float32: a row of attention by its shares from `low` to `high`, which begin at `at`; many are on their
-    way at once. What other programs wrote does not come from a cache that might not know it."""
-    group: tl.constexpr = 8192 // lanes
+    tile_rows: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """Rows of attention by their shares from `low` to `high`, which begin at `at` [rows]: the highest score, the sum of
+    weights, both [rows], and of weighted values [rows, lanes], float32.
+
+    Shares are added up one by one, but several are on their way at once. What other programs wrote does not come from
+    a cache that might not know it.
+    """
     lane = tl.arange(0, lanes)
-    top = -float("inf")
-    if sinking:
-        top = tl.load(sinks + head).to(tl.float32)
-    for begin in tl.static_range(0, shares, group):
-        share = begin + tl.arange(0, group)
-        there = (share >= low) & (share <= high)
-        top = tl.maximum(top, tl.max(tl.load(highest + at + share, there, -float("inf"), cache_modifier=".cg"), 0))
-    total, mix = 0.0, tl.zeros((lanes,), tl.float32)
-    if sinking:
-        total = tl.exp(tl.load(sinks + head).to(tl.float32) - top)
-    for begin in tl.static_range(0, shares, group):
-        share = begin + tl.arange(0, group)
-        there = (share >= low) & (share <= high)
-        place = (at + share)[:, None] * width + lane[None, :]
-        part = tl.load(parts + place, there[:, None] & (lane < width)[None, :], 0.0, cache_modifier=".cg")
-        weight = tl.exp(tl.load(highest + at + share, there, -float("inf"), cache_modifier=".cg") - top)
-        total += tl.sum(weight * tl.load(sums + at + share, there, 0.0, cache_modifier=".cg"), 0)
-        mix += tl.sum(part * weight[:, None], 0)
-    return mix / total
+    narrow = (lane < width)[None, :]
+    top = tl.full((tile_rows,), -float("inf"), tl.float32)
+    for begin in range(low // _BESIDE * _BESIDE, high + 1, _BESIDE):
+        share = begin + tl.arange(0, _BESIDE)
+        there = real[:, None] & ((share >= low) & (share <= high))[None, :]
+        tops = tl.load(highest + at[:, None] + share[None, :], there, -float("inf"), cache_modifier=".cg")
+        top = tl.maximum(top, tl.max(tops, 1))
+    safe = tl.where(top == -float("inf"), 0.0, top)
+    total = tl.zeros((tile_rows,), tl.float32)
+    mix = tl.zeros((tile_rows, lanes), tl.float32)
+    for begin in range(low // _BESIDE * _BESIDE, high + 1, _BESIDE):
+        for each in tl.static_range(_BESIDE):
+            place, there = at + (begin + each), real & (begin + each >= low) & (begin + each <= high)
+            part = tl.load(
+                parts + place[:, None] * width + lane[None, :], there[:, None] & narrow, 0.0, cache_modifier=".cg"
+            )
+            weight = tl.exp(tl.load(highest + place, there, -float("inf"), cache_modifier=".cg") - safe)
+            total += weight * tl.load(sums + place, there, 0.0, cache_modifier=".cg")
+            mix += part * weight[:, None]
+    return top, total, mix
 
 
 @triton.jit
@@ -278,7 +282,19 @@ def attend(
             mix = mix * old[:, None] + tl.dot(p.to(held_values.dtype), held_values)
             top = now
         total = tl.sum(totals, 1)
-        if low == high:
+        at = (token * heads + head) * shares
+        ready = low == high
+        if low < high:
+            tl.store(highest + at + share, top, mask=real)
+            tl.store(sums + at + share, total, mask=real)
+            tl.store(parts + (at + share)[:, None] * width + lane[None, :], mix, mask=real[:, None] & narrow)
+            tl.debug_barrier()
+            counter = arrived + key_head * tl.num_programs(2) + tl.program_id(2)
+            ready = tl.atomic_add(counter, 1, sem="acq_rel") == high - low
+            if ready:
+                tl.store(counter, 0)
+                top, total, mix = _joined(parts, highest, sums, at, real, low, high, width, lanes, tile_rows)
+        if ready:
             if sinking:
                 sink = tl.load(sinks + head, mask=real, other=0.0).to(tl.float32)
                 now = tl.maximum(top, sink)
@@ -287,21 +303,3 @@ def attend(
                 mix = mix * old[:, None]
             target = mixed + (token * mixed_length + head * width)[:, None] + lane[None, :]
             tl.store(target, (mix / total[:, None]).to(mixed.dtype.element_ty), mask=real[:, None] & narrow)
-        else:
-            at = (token * heads + head) * shares + share
-            tl.store(highest + at, top, mask=real)
-            tl.store(sums + at, total, mask=real)
-            tl.store(parts + at[:, None] * width + lane[None, :], mix, mask=real[:, None] & narrow)
-            tl.debug_barrier()
-            counter = arrived + key_head * tl.num_programs(2) + tl.program_id(2)
-            if tl.atomic_add(counter, 1, sem="acq_rel") == high - low:
-                tl.store(counter, 0)
-                first_row = tl.program_id(2) * tile_rows
-                for each in range(first_row, tl.minimum(first_row + tile_rows, tokens * group)):
-                    own_head = key_head * group + each % group
-                    result = _joined(
-                        parts, highest, sums, sinks, ((each // group) * heads + own_head) * shares, own_head, low, high,
-                        sinking, width, lanes, shares,
-                    )  # fmt: skip
-                    target = mixed + (each // group) * mixed_length + own_head * width + lane
-                    tl.store(target, result.to(mixed.dtype.element_ty), mask=lane < width)
