@@ -92,7 +92,7 @@ def test_sizes_need_be_no_powers_of_two(sizes: str) -> None:
 
 @pytest.mark.usefixtures("folded")
 @pytest.mark.parametrize("name", ["LlamaConfig", "Starcoder2Config", "Olmo2Config"])
-def test_sums_over_long_rows_are_whole(name: str) -> None:
+def test_sums_over_long_rows_have_all_their_parts(name: str) -> None:
     model = made(name, DENSE | SMALL | {"hidden_size": 1040 if name == "LlamaConfig" else 560, "head_dim": 8})
     ids = text(97)[:52]
     context = opened(model)

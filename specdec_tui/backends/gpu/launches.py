@@ -12,7 +12,7 @@ from torch import Tensor
 
 from specdec_tui.backends.decoder import Decoder
 from specdec_tui.backends.gpu.packed.packing import Packed
-from specdec_tui.backends.gpu.tiles import APART, Tiles, attention_cut, power, tile_tokens
+from specdec_tui.backends.gpu.tiles import Tiles, attention_cut, power, tile_tokens
 from specdec_tui.backends.gpu.weights import Affine
 
 _TILE_ROWS = 16  # of queries in a program of attention: how sums round hangs on it
@@ -48,7 +48,7 @@ class Read:
     """Numbers [tokens, columns] that a product reads. With a `stream` of the same shape they are it times the weights
     of its norm, and what is meant is that norm.
 
-    `sums`: those of the stream, float64 [tokens, kinds, APART], see `sums`. Of a stream with a `branch`, x [2,
+    `sums`: those of the stream, float32 [tokens, kinds, parts], see `products`. Of a stream with a `branch`, x [2,
     tokens, columns] is both, times the weights of its norm where it is `normed`. Without a branch x [2, tokens,
     columns] is by way of two norms.
     """
@@ -117,20 +117,19 @@ def embed(
 ) -> None:
     """The first kernel of a pass: it waits for all before it, so that those behind may read ahead what passes left.
 
-    `sums` [rooms, tokens, kinds, APART] are those of x in the first room, zeros in the others; `branch`: its numbers,
-    and those times the next norm's weights, are zeros.
+    `sums` [tokens, kinds, parts] are left; `branch`: its numbers, and those times the next norm's weights, are zeros.
     """
     from specdec_tui.backends.gpu import norms
 
     columns, (rows, first) = x.shape[1], places
     own, weighted = branch or (x, x)
     other = follow.other if follow else None
-    rooms, kinds = (1, 0) if sums is None else sums.shape[::2]
+    kinds, parts = (0, 1) if sums is None else sums.shape[1:]
     norms.embed[(len(ids),)](
         ids, begin, table, rows if len(rows) else table, x, follow.norm if follow else x, follow.x if follow else x,
         x if sums is None else sums, own, weighted, x if other is None else other, scale, bool(len(rows)), first,
-        max(0, len(rows) - 1), follow is not None, other is not None, rules.norm_offset, rules.shrink, kinds, rooms,
-        columns, power(columns), power(rooms), rules.overlap, num_warps=8,
+        max(0, len(rows) - 1), follow is not None, other is not None, rules.norm_offset, rules.shrink, kinds, parts,
+        columns, power(columns), power(parts), rules.overlap, num_warps=8,
     )  # fmt: skip
 
 
@@ -166,7 +165,7 @@ class _Reading:
     """What a product is told of what it reads."""
 
     pointers: tuple[Tensor, ...]  # stream, sums, lowered
-    constants: tuple[Any, ...]  # normed, paired, apart
+    constants: tuple[Any, ...]  # normed, paired, apart, parts
     bias: Tensor
     branch: tuple[Tensor, ...]  # source, branch, fresh
     slice_columns: int
@@ -179,14 +178,14 @@ def _reading(rules: Rules, own: Read, linear: Affine, programs: int) -> _Reading
         width = 0 if branch.fresh is None else max(16, power(-(-x.shape[-1] // programs)))
         pointers, apart = (x, sums, x), x.stride(0) // x.shape[-1]
         fresh = x if branch.fresh is None else branch.fresh
-        constants = ("rms" if own.normed else "", True, apart)
+        constants = ("rms" if own.normed else "", True, apart, sums.shape[-1])
         return _Reading(pointers, constants, linear.bias, (branch.stream, branch.own, fresh), width)
     if own.stream is None or sums is None:
         way = "" if own.stream is None else "rows"
-        return _Reading((x if own.stream is None else own.stream, x, x), (way, False, 0), linear.bias, (x, x, x), 0)
+        return _Reading((x if own.stream is None else own.stream, x, x), (way, False, 0, 1), linear.bias, (x, x, x), 0)
     way, lowered = ("layer", linear.lowered) if rules.centred else ("rms", x)
     bias = linear.lifted if rules.centred else linear.bias
-    return _Reading((x, sums, lowered), (way, False, 0), bias, (x, x, x), 0)
+    return _Reading((x, sums, lowered), (way, False, 0, sums.shape[-1]), bias, (x, x, x), 0)
 
 
 def product(
@@ -256,9 +255,11 @@ def read_tokens(own: Read) -> int:
     return tile_tokens(2 * power(own.tokens)) if own.branch else tile_tokens(own.tokens)
 
 
-def rooms_of_sums(tokens: int, kinds: int, rooms: int, device: torch.device) -> Tensor:
-    """Room for so many sums, see `sums`."""
-    return torch.empty(rooms, tokens, kinds, APART, dtype=torch.float64, device=device)
+def left_sums(rules: Rules, linear: Affine, tokens: int, kinds: int) -> Tensor:
+    """Room for the sums that a product leaves."""
+    rows, columns = linear.weight.shape
+    parts = -(-rows // rules.tiles.of(False, rows, columns, tokens).rows)
+    return torch.empty(tokens, kinds, parts, dtype=torch.float32, device=linear.weight.device)
 
 
 def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation: str) -> None:

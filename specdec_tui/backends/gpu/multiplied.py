@@ -222,8 +222,9 @@ def _held_product(
     token = _lines(tile_tokens)
     real = token < tokens
     if paired:
-        real = token // 2 < tokens
-        token = token % 2 * apart + token // 2
+        half: tl.constexpr = tile_tokens // 2
+        real = token % half < tokens
+        token = token // half * apart + token % half
     line, real_line = _rows_of(rows, tile_rows, gated)
     total = tl.zeros((pieces, tile_rows, tile_tokens), tl.float32)
     last: tl.constexpr = (share - 1) // early * early  # what is held at the end begins there
@@ -282,8 +283,9 @@ def _streamed_product(
     token = tl.arange(0, tile_tokens)
     real = token < tokens
     if paired:
-        real = token // 2 < tokens
-        token = token % 2 * apart + token // 2
+        half: tl.constexpr = tile_tokens // 2
+        real = token % half < tokens
+        token = token // half * apart + token % half
     total = _zeros(pieces, tile_rows, tile_tokens)
     if early > 0:
         mine = _tile(x, token, real, columns, pieces, 0, early)
@@ -319,7 +321,7 @@ def multiplied(
 ) -> tl.tensor:
     """[tile_rows, tile_tokens] float32: rows of a matrix, of which `first` was loaded, with x [tokens, columns].
 
-    `paired`: every second of them with what lies `apart` rows behind x.
+    `paired`: the second half of them with what lies `apart` rows behind x.
     """
     if tile_columns == 0:
         return _held_product(

@@ -10,8 +10,6 @@ from triton.language.extra.cuda import (  # type: ignore[import-not-found]
     globaltimer,
 )
 
-from specdec_tui.backends.gpu.sums import APART
-
 
 @triton.jit
 def store_time(place: tl.tensor, overlap: tl.constexpr) -> None:
@@ -44,10 +42,10 @@ def embed(
     norm_offset: tl.constexpr,
     shrink: tl.constexpr,
     kinds: tl.constexpr,
-    rooms: tl.constexpr,
+    parts: tl.constexpr,
     columns: tl.constexpr,
     tile_columns: tl.constexpr,
-    tile_rooms: tl.constexpr,
+    tile_parts: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
     """x [tokens, columns] = scale · table[ids], and where `placed` + places[first_place + begin + 0, 1, …]; one program
@@ -55,9 +53,9 @@ def embed(
 
     ids int64 [tokens], begin int64 [1]; `followed`: z = x times `shrink` and the weights `norm` of the norm that
     follows; `twice`: what lies as many rows behind z as there are programs is that with `other_norm`. Behind
-    `last_place` only drafts that are too many are written: they take its. `kinds` of sums are `left` [rooms, tokens,
-    kinds, APART], see `sums`, zeros in all but the first room. Where these are 4 there is no branch yet: `branch` and,
-    if `followed`, `weighted` [tokens, columns] are zeros.
+    `last_place` only drafts that are too many are written: they take its. `kinds` of sums are `left` [tokens, kinds,
+    parts], as in `products.product`, all in the first part. Where these are 4 there is no branch yet: `branch` and, if
+    `followed`, `weighted` [tokens, columns] are zeros.
     """
     if overlap:
         gdc_launch_dependents()
@@ -79,15 +77,16 @@ def embed(
         more = z + (tl.num_programs(0) + token) * columns + column
         tl.store(more, (rounded.to(tl.float32) * factor).to(z.dtype.element_ty), mask=inside)
     if kinds > 0:
-        wide = rounded.to(tl.float32)
-        kind = tl.arange(0, kinds)
+        part, wide = tl.arange(0, tile_parts), rounded.to(tl.float32)
         squares = tl.sum(wide * wide, 0)
-        total = tl.where(kind == min(kinds - 1, 1), squares, 0.0)
-        if kinds == 2:
-            total = tl.where(kind == 0, tl.sum(wide, 0), total)
-        room = tl.arange(0, tile_rooms)[:, None]
-        place = left + ((room * tl.num_programs(0) + token) * kinds + kind[None, :]) * APART
-        tl.store(place, tl.where(room == 0, total[None, :], 0.0).to(tl.float64), mask=room < rooms)
+        for kind in tl.static_range(kinds):
+            total = squares * 0.0
+            if kind == 1 or kinds == 1:
+                total = squares
+            elif kinds == 2:
+                total = tl.sum(wide, 0)
+            place = left + (token * kinds + kind) * parts + part
+            tl.store(place, tl.where(part == 0, total, 0.0), mask=part < parts)
     if kinds == 4:
         tl.store(branch + token * columns + column, rounded * 0.0, mask=inside)
         if followed:

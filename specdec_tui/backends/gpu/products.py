@@ -18,12 +18,12 @@ from triton.language.extra.cuda import gdc_launch_dependents  # type: ignore[imp
 
 from specdec_tui.backends.gpu.multiplied import activated, begun, capped, multiplied
 from specdec_tui.backends.gpu.sums import (
-    add_sums,
     asked_slice,
-    asked_sums,
     behind,
+    first_parts,
     first_rows,
     spread_of_rows,
+    store_part,
     store_slice,
 )
 
@@ -51,6 +51,7 @@ def product(
     normed: tl.constexpr,
     paired: tl.constexpr,
     apart: tl.constexpr,
+    parts: tl.constexpr,
     epsilon: tl.constexpr,
     norm_offset: tl.constexpr,
     shrink: tl.constexpr,
@@ -85,11 +86,11 @@ def product(
 
     What is meant by x may be a norm of the stream: x is then the stream times the norm's weights and `shrink`, which
     keeps it within half precision, and the norm's factor is found here and comes behind the product. `normed`: "rows",
-    an RMS norm, from the rows of `stream` [tokens, columns]; "rms", from their `sums` of squares, as in `sums`;
-    "layer", a layer norm, from those of numbers and of squares: `lowered` [rows] float32 is weight @
+    an RMS norm, from the rows of `stream` [tokens, columns]; "rms", from their `sums` [tokens, 1, parts] of squares;
+    "layer", a layer norm, from `sums` [tokens, 2, parts] of numbers and squares: `lowered` [rows] float32 is weight @
     the norm's weights, and the norm's bias is part of `bias`.
     `paired`: a branch with a norm behind it is still to be added. x then is followed, `apart` rows behind it, by the
-    same of the branch, to be multiplied by its factor (times `branch_scale`); sums are those of squares
+    same of the branch, to be multiplied by its factor (times `branch_scale`); sums [tokens, 4, parts] are of squares
     of the branch before its norm's weights, then of x², x · v, v², where `source` x and `branch` v [tokens, columns]
     are the stream and the branch with them. With `slice_columns` a program adds that many columns to what is `fresh`
     of the stream; `followed`: z = that times the weights of the next norm.
@@ -100,7 +101,7 @@ def product(
     y may be the stream. "added" and `followed`: z [tokens, rows] = y times the weights `norm` of its own; `twice`: what
     lies `tokens` rows behind z is y times `other_norm`. "branch": y is a branch, times the weights of its norm at
     `branch`, and z that times `norm`; `source` is the stream it is for.
-    `kinds`: to what is `left` 1, 2 or 4 of the sums named above are added.
+    `kinds`: 1, 2 or 4 of the sums named above are `left` [tokens, kinds, programs].
     """
     row = tl.program_id(0) * tile_rows + tl.arange(0, tile_rows)
     safe, real_row = tl.minimum(row, rows - 1), row < rows
@@ -132,12 +133,11 @@ def product(
         before = tl.load(y + place, mask=inside, other=0.0)
     if written == "branch":
         before = tl.load(source + place, mask=inside, other=0.0)
-    sum_one, sum_two, sum_three, sum_four = 0.0, 0.0, 0.0, 0.0
+    held: tl.tuple = ()
     if normed == "rows":
         one, two, three, four = first_rows(stream, tokens, columns, power_columns)
     elif paired or normed != "":
-        read_kinds: tl.constexpr = 4 if paired else 2 if normed == "layer" else 1
-        sum_one, sum_two, sum_three, sum_four = asked_sums(sums, read_kinds, tokens, real_tokens)
+        held = first_parts(sums, 4 if paired else 2 if normed == "layer" else 1, tokens, parts)
     if slice_columns > 0:
         own, other, factor = asked_slice(
             source, branch, norm, tokens, columns, followed, norm_offset, shrink, real_tokens, slice_columns
@@ -151,8 +151,8 @@ def product(
         result = result * spread[None, :]
     elif paired or normed != "":
         result, share = behind(
-            result, sum_one, sum_two, sum_three, sum_four, lower, columns, normed, paired, epsilon, shrink,
-            branch_scale, tile_rows, real_tokens,
+            result, held, sums, lower, tokens, columns, normed, paired, epsilon, shrink, branch_scale, tile_rows,
+            real_tokens, parts,
         )  # fmt: skip
         if slice_columns > 0:
             store_slice(
@@ -183,17 +183,18 @@ def product(
         more = (rounded.to(tl.float32) * other_factor[:, None]).to(z.dtype.element_ty)
         tl.store(z + tokens * rows + place, more, mask=inside)
     if kinds > 0:
-        own_x = tl.where(inside, rounded.to(tl.float64), 0.0)
+        programs: tl.constexpr = (rows + tile_rows - 1) // tile_rows
+        part, own_x = left + tl.program_id(0), tl.where(inside, rounded.to(tl.float64), 0.0)
         if kinds == 4:
             v, own_x, wide = own_x, before.to(tl.float64), wide.to(tl.float64)
-            add_sums(left, wide * wide, 0, 4, tokens, tile_tokens)
-            add_sums(left, own_x * own_x, 1, 4, tokens, tile_tokens)
-            add_sums(left, own_x * v, 2, 4, tokens, tile_tokens)
-            add_sums(left, v * v, 3, 4, tokens, tile_tokens)
+            store_part(part, wide * wide, 4, 0, tokens, programs, tile_tokens)
+            store_part(part, own_x * own_x, 4, 1, tokens, programs, tile_tokens)
+            store_part(part, own_x * v, 4, 2, tokens, programs, tile_tokens)
+            store_part(part, v * v, 4, 3, tokens, programs, tile_tokens)
         else:
             if kinds == 2:
-                add_sums(left, own_x, 0, 2, tokens, tile_tokens)
-            add_sums(left, own_x * own_x, kinds - 1, kinds, tokens, tile_tokens)
+                store_part(part, own_x, 2, 0, tokens, programs, tile_tokens)
+            store_part(part, own_x * own_x, kinds, kinds - 1, tokens, programs, tile_tokens)
 
 
 @triton.jit
@@ -216,6 +217,7 @@ def gated_product(
     normed: tl.constexpr,
     paired: tl.constexpr,
     apart: tl.constexpr,
+    parts: tl.constexpr,
     epsilon: tl.constexpr,
     norm_offset: tl.constexpr,
     shrink: tl.constexpr,
@@ -252,12 +254,11 @@ def gated_product(
     first = begun(
         weight, safe, real_row, rows, columns, True, pieces, 2 * tile_rows, tile_columns, early, ahead, overlap
     )  # fmt: skip
-    sum_one, sum_two, sum_three, sum_four = 0.0, 0.0, 0.0, 0.0
+    held: tl.tuple = ()
     if normed == "rows":
         one, two, three, four = first_rows(stream, tokens, columns, power_columns)
     elif paired or normed != "":
-        read_kinds: tl.constexpr = 4 if paired else 2 if normed == "layer" else 1
-        sum_one, sum_two, sum_three, sum_four = asked_sums(sums, read_kinds, tokens, real_tokens)
+        held = first_parts(sums, 4 if paired else 2 if normed == "layer" else 1, tokens, parts)
     if slice_columns > 0:
         own, other, factor = asked_slice(
             source, branch, norm, tokens, columns, followed, norm_offset, shrink, real_tokens, slice_columns
@@ -271,8 +272,8 @@ def gated_product(
         result = result * spread[None, :]
     elif paired or normed != "":
         result, share = behind(
-            result, sum_one, sum_two, sum_three, sum_four, lower, columns, normed, paired, epsilon, shrink,
-            branch_scale, 2 * tile_rows, real_tokens,
+            result, held, sums, lower, tokens, columns, normed, paired, epsilon, shrink, branch_scale, 2 * tile_rows,
+            real_tokens, parts,
         )  # fmt: skip
         if slice_columns > 0:
             store_slice(

@@ -149,25 +149,22 @@ class Folded:
         self._twice = _twice(weights)
         self._x, self._z = _room(weights, tokens), _room(weights, 2 * tokens).view(2, tokens, -1)
         self._sums: Tensor | None = None
-        plain = all(isinstance(linear.weight, Tensor) for layer in weights.layers for linear in _adding(layer))
-        # Experts read no sums, and packed products leave none.
-        summed = plain and not any(layer.experts for layer in weights.layers)
-        self._free = _rooms(weights, tokens, 2 if rules.centred else 1) if summed else None
+        self._rows = any(layer.experts for layer in weights.layers)  # experts read no sums
 
     @property
     def x(self) -> Tensor:
         return self._x
 
     def begin(self, ids: Tensor, begin: Tensor) -> None:
-        follow = self._follow(self._weights.layers[0].norms[0])
-        _embed(self._rules, self._weights, ids, begin, self.x, follow, self._free)
-        self._sums = self._next_sums()
+        layer = self._weights.layers[0]
+        sums = self._room_of_sums(_last_of(layer), len(ids))
+        _embed(self._rules, self._weights, ids, begin, self.x, self._follow(layer.norms[0]), sums)
+        self._sums = sums
 
-    def _next_sums(self) -> Tensor | None:
-        if self._free is None:
+    def _room_of_sums(self, linear: Affine, tokens: int) -> Tensor | None:
+        if self._rows or not isinstance(linear.weight, Tensor):
             return None
-        sums, self._free = self._free[0], self._free[1:]
-        return sums
+        return launches.left_sums(self._rules, linear, tokens, 2 if self._rules.centred else 1)
 
     def _follow(self, norm: Affine | None) -> Follow | None:
         if norm is None:
@@ -188,7 +185,7 @@ class Folded:
 
     def add(self, own: Read, linear: Affine, norm: Affine | None, after: Affine | None) -> None:
         scale, follow = self._weights.decoder.residual_scale, self._follow(after)
-        sums = None if after is None else self._next_sums()
+        sums = None if after is None else self._room_of_sums(linear, len(self.x))
         launches.product(self._rules, own, linear, self.x, scale=scale, added=True, follow=follow, sums=sums)
         self._sums = sums
 
@@ -207,8 +204,7 @@ class Branched:
         self._plain, self._weighted = (
             [_room(weights, 2 * tokens).view(2, tokens, -1) for _ in range(2)] for _ in range(2)
         )
-        self._now, self._free = 0, _rooms(weights, tokens, 4)
-        self._sums = self._free[0]
+        self._now, self._sums = 0, torch.empty(0)
 
     @property
     def x(self) -> Tensor:
@@ -217,10 +213,10 @@ class Branched:
     def begin(self, ids: Tensor, begin: Tensor) -> None:
         layer = self._weights.layers[0]
         (x, branch), (z, weighted) = self._plain[0], self._weighted[0]
+        self._sums = launches.left_sums(self._rules, _last_of(layer), len(ids), 4)
         norm = layer.norms[0]
         follow = None if norm is None else Follow(norm.weight, z)
-        _embed(self._rules, self._weights, ids, begin, x, follow, self._free, (branch, weighted))
-        self._free = self._free[1:]
+        _embed(self._rules, self._weights, ids, begin, x, follow, self._sums, (branch, weighted))
 
     def read(self, norm: Affine | None, then: Affine | None, keep: int = 0) -> Read:
         plain, own = self._plain[self._now], (self._plain if norm is None else self._weighted)[self._now]
@@ -241,7 +237,7 @@ class Branched:
         assert norm is not None, "all branches have one"
         x, branch = self._plain[self._now]
         follow = None if after is None else Follow(after.weight, self._weighted[self._now][1])
-        self._sums, self._free = self._free[0], self._free[1:]
+        self._sums = launches.left_sums(self._rules, linear, len(x), 4)
         launches.product(self._rules, own, linear, branch, follow=follow, sums=self._sums, behind=(x, norm.weight))
 
     def mixing(self, after: Affine | None) -> Follow | None:
@@ -253,14 +249,9 @@ def _twice(weights: Weights) -> bool:
     return weights.decoder.family.parallel and weights.layers[0].norms[2] is not None
 
 
-def _adding(layer: LayerWeights) -> tuple[Affine, Affine]:
-    """What is added to the stream."""
-    return layer.output, layer.down
-
-
-def _rooms(weights: Weights, tokens: int, kinds: int) -> Tensor:
-    """For the sums of the stream at first, and behind all that is added to it."""
-    return launches.rooms_of_sums(tokens, kinds, 1 + 2 * len(weights.layers), weights.embedding.device)
+def _last_of(layer: LayerWeights) -> Affine:
+    """What leaves a layer's stream."""
+    return layer.down if layer.down.weight is not NONE else layer.output
 
 
 def _room(weights: Weights, tokens: int) -> Tensor:

@@ -1,18 +1,16 @@
 """What norms need to know of the stream of a decoder, in Triton: sums over its rows; see `products`.
 
-Programs that write rows of the stream add to its sums, float64 [tokens, kinds, APART], of which the first ones count:
-each lies where the L2 cache has a part for it. In double precision sums of half-precision numbers are exact, or nearly
-so: it matters neither in which order programs come nor how a tile lies in their threads.
+A kernel that writes rows of the stream leaves the sums of its part of each row, and kernels behind it add these up:
+always in one order, however many tokens there are. Sums of a part are taken in double precision, in which those of
+half-precision numbers are exact, so that it does not matter how a tile lies in the threads.
 """
+
+# ruff: noqa: RUF005 (Triton's tuples are added to)
 
 from __future__ import annotations
 
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
-
-from specdec_tui.backends.gpu import tiles
-
-APART = tl.constexpr(tiles.APART)
 
 
 @triton.jit
@@ -89,45 +87,145 @@ def spread_of_rows(
 
 
 @triton.jit
-def asked_sums(
-    sums: tl.tensor, kinds: tl.constexpr, tokens: tl.constexpr, tile_tokens: tl.constexpr
+def _part(
+    sums: tl.tensor,
+    token: tl.tensor,
+    kind: tl.constexpr,
+    kinds: tl.constexpr,
+    parts: tl.constexpr,
+) -> tl.tensor:
+    """[32] of what the parts of a sum make: each warp adds them up by itself."""
+    lane = tl.arange(0, 32)
+    place = sums + (token * kinds + kind) * parts + lane
+    found = tl.load(place, mask=lane < parts, other=0.0)
+    for begin in tl.static_range(32, parts, 32):
+        found += tl.load(place + begin, mask=lane < parts - begin, other=0.0)
+    return found
+
+
+@triton.jit
+def _four_parts(
+    sums: tl.tensor,
+    token: tl.tensor,
+    kinds: tl.constexpr,
+    tokens: tl.constexpr,
+    parts: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
-    """The sums of each kind [tile_tokens] float32, the first ones again where there are fewer than four."""
-    token = tl.arange(0, tile_tokens)
-    place = sums + token * kinds * APART
-    one = tl.load(place, mask=token < tokens, other=0.0, cache_modifier=".cg").to(tl.float32)
-    two, three, four = one, one, one
-    if kinds > 1:
-        two = tl.load(place + APART, mask=token < tokens, other=0.0, cache_modifier=".cg").to(tl.float32)
-    if kinds > 2:
-        three = tl.load(place + 2 * APART, mask=token < tokens, other=0.0, cache_modifier=".cg").to(tl.float32)
-        four = tl.load(place + 3 * APART, mask=token < tokens, other=0.0, cache_modifier=".cg").to(tl.float32)
+    """The parts of all kinds of sums, of as many tokens from `token` on as make four; the last token's again beyond."""
+    one = _part(sums, token, 0, kinds, parts)
+    if kinds == 4:
+        two = _part(sums, token, 1, kinds, parts)
+        three = _part(sums, token, 2, kinds, parts)
+        four = _part(sums, token, 3, kinds, parts)
+    elif kinds == 2:
+        two = _part(sums, token, 1, kinds, parts)
+        if tokens == 1:
+            three, four = one, two
+        else:
+            other = tl.minimum(token + 1, tokens - 1)
+            three = _part(sums, other, 0, kinds, parts)
+            four = _part(sums, other, 1, kinds, parts)
+    elif tokens == 1:
+        two, three, four = one, one, one
+    else:
+        two = _part(sums, tl.minimum(token + 1, tokens - 1), 0, kinds, parts)
+        three = _part(sums, tl.minimum(token + 2, tokens - 1), 0, kinds, parts)
+        four = _part(sums, tl.minimum(token + 3, tokens - 1), 0, kinds, parts)
     return one, two, three, four
 
 
 @triton.jit
-def add_sums(
-    left: tl.tensor,
-    value: tl.tensor,
-    kind: tl.constexpr,
+def first_parts(
+    sums: tl.tensor,
     kinds: tl.constexpr,
     tokens: tl.constexpr,
+    parts: tl.constexpr,
+) -> tl.tuple:
+    """What the first four tokens need of sums [tokens, kinds, parts], asked for before it is needed."""
+    held: tl.tuple = ()
+    for token in tl.static_range(0, min(tokens, 4), 4 // kinds):
+        held = held + (_four_parts(sums, token, kinds, tokens, parts),)
+    return held
+
+
+@triton.jit
+def _placed(
+    a: tl.tensor,
+    b: tl.tensor,
+    c: tl.tensor,
+    d: tl.tensor,
+    found: tl.tuple,
+    begin: tl.tensor,
+    kinds: tl.constexpr,
+    tile_tokens: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """Sums of each kind [tile_tokens], with those `found` of the tokens from `begin` on in their places."""
+    token = tl.arange(0, tile_tokens)
+    if kinds == 4:
+        here = token == begin
+        a, b = tl.where(here, found[0], a), tl.where(here, found[1], b)
+        c, d = tl.where(here, found[2], c), tl.where(here, found[3], d)
+    elif kinds == 2:
+        here, next_one = token == begin, token == begin + 1
+        a = tl.where(here, found[0], tl.where(next_one, found[2], a))
+        b = tl.where(here, found[1], tl.where(next_one, found[3], b))
+    else:
+        last = tl.where(token == begin + 2, found[2], tl.where(token == begin + 3, found[3], a))
+        a = tl.where(token == begin, found[0], tl.where(token == begin + 1, found[1], last))
+    return a, b, c, d
+
+
+@triton.jit
+def totals(
+    held: tl.tuple,
+    sums: tl.tensor,
+    kinds: tl.constexpr,
+    tokens: tl.constexpr,
+    parts: tl.constexpr,
+    tile_tokens: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """The sums of each token, of up to four kinds: [tile_tokens] float32 each. `held`: those asked for before."""
+    a = tl.zeros((tile_tokens,), tl.float32)
+    b, c, d = a, a, a
+    for begin in tl.static_range(0, min(tokens, 4), 4 // kinds):
+        asked = held[begin * kinds // 4]
+        if kinds == 1 and tokens == 1:
+            single = tl.reduce(asked[0], 0, _sum)  # in the order of four
+            first = (single, single, single, single)
+        else:
+            first = tl.reduce((asked[0], asked[1], asked[2], asked[3]), 0, _plus)
+        a, b, c, d = _placed(a, b, c, d, first, begin, kinds, tile_tokens)
+    if tokens > 4:
+        for begin in range(4, tokens, 4 // kinds):
+            one, two, three, four = _four_parts(sums, begin, kinds, tokens, parts)
+            more = tl.reduce((one, two, three, four), 0, _plus)
+            a, b, c, d = _placed(a, b, c, d, more, begin, kinds, tile_tokens)
+    return a, b, c, d
+
+
+@triton.jit
+def store_part(
+    place: tl.tensor,
+    value: tl.tensor,
+    kinds: tl.constexpr,
+    kind: tl.constexpr,
+    tokens: tl.constexpr,
+    parts: tl.constexpr,
     tile_tokens: tl.constexpr,
 ) -> None:
-    """Add the sums of value [rows, tile_tokens] float64 over its rows to a kind of those `left`."""
+    """The sums of value [rows, tile_tokens] over its rows, as one part of a kind of sums [tokens, kinds, parts]."""
     token = tl.arange(0, tile_tokens)
-    place = left + (token * kinds + kind) * APART
-    tl.atomic_add(place, tl.sum(value, 0), mask=token < tokens, sem="relaxed")
+    total = tl.sum(value.to(tl.float64), 0).to(tl.float32)
+    tl.store(place + (token * kinds + kind) * parts, total, mask=token < tokens)
 
 
 @triton.jit
 def behind(
     result: tl.tensor,
-    one: tl.tensor,
-    two: tl.tensor,
-    three: tl.tensor,
-    four: tl.tensor,
+    held: tl.tuple,
+    sums: tl.tensor,
     lowered: tl.tensor,
+    tokens: tl.constexpr,
     columns: tl.constexpr,
     normed: tl.constexpr,
     paired: tl.constexpr,
@@ -136,15 +234,18 @@ def behind(
     branch_scale: tl.constexpr,
     tile_rows: tl.constexpr,
     tile_tokens: tl.constexpr,
+    parts: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
-    """What comes behind a product by the sums of the stream it reads, one to four: [tile_rows, tile_tokens], and what
-    a branch is multiplied by [tile_tokens]. `lowered` [tile_rows]: what the matrix makes of a layer norm's weights."""
+    """What comes behind a product by the sums of the stream it reads: [tile_rows, tile_tokens], and what a branch is
+    multiplied by [tile_tokens]. `lowered` [tile_rows]: what the matrix makes of a layer norm's weights."""
+    kinds: tl.constexpr = 4 if paired else 2 if normed == "layer" else 1
     if normed != "" and shrink != 1.0:
         result *= 1.0 / shrink
+    one, two, three, four = totals(held, sums, kinds, tokens, parts, tile_tokens)
     share = one
     if paired:  # sums of y², x², x · v, v²
         share = tl.rsqrt(one / columns + epsilon) * branch_scale
-        stream, branch = tl.split(tl.reshape(result, (tile_rows, tile_tokens, 2)))
+        stream, branch = tl.split(tl.permute(tl.reshape(result, (tile_rows, 2, tile_tokens)), (0, 2, 1)))
         result = stream + branch * share[None, :]
         squares = two + share * (2.0 * three + share * four)
     elif normed == "layer":  # of x, x²

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 
 _SHARED_BYTES = 160 << 10  # of a program, for its pipeline
 
-APART = 32  # double numbers between two sums
-
 
 @dataclass(frozen=True, slots=True)
 class Tile:
