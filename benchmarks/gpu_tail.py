@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from specdec_tui.backends import cuda_graphs
+from specdec_tui.backends.cards import Card
 from specdec_tui.backends.model import nothing
 from specdec_tui.decoding.device_round import Choose, DeviceRound, Mark, RoundResult, fastest
 from specdec_tui.decoding.round_state import Choosing, Plan, RoundState
@@ -47,7 +48,7 @@ class Fixed:
     capacity = 4096
 
     def __init__(self, logits: Tensor) -> None:
-        self._logits = logits
+        self._logits, self.card = logits, Card(logits.device)
 
     def prefill(self, ids: Tensor, between: Callable[[], None] = nothing) -> Tensor:
         return self._logits[:1]
@@ -60,7 +61,7 @@ def made(spread: float, plan: Plan, choose: Choose, device: torch.device) -> Dev
     generator = torch.Generator(device).manual_seed(1)
     rows = [torch.randn(n, plan.width, device=device, generator=generator) for n in (1, plan.gamma + 1, 1)]
     target, drafter = (spread * (rows[0] + 0.3 * own) for own in rows[1:])
-    return DeviceRound(Fixed(target), Fixed(drafter), plan, device, cuda_graphs.mark, choose)
+    return DeviceRound(Fixed(target), Fixed(drafter), plan, cuda_graphs.mark, choose)
 
 
 def by_torch(plan: Plan, state: RoundState, mark: Mark) -> Choosing:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from test_session import ALL, FOUR, HashModel, TinyPair, checks_of, ids_of, never
 
+from specdec_tui.backends.cards import Card
 from specdec_tui.backends.model import nothing
 from specdec_tui.backends.pair import LoadError, Progress
 from specdec_tui.decoding import device_run
@@ -34,6 +35,8 @@ IN_TURN = replace(FOUR, schedule="sequential")
 
 class HashSequence:
     """A `StaticSequence` with the logits of the model's own contexts."""
+
+    card = Card(torch.device("cpu"))
 
     def __init__(self, model: HashModel, capacity: int) -> None:
         self.context = model.open()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from specdec_tui.backends.cards import Card
     from specdec_tui.backends.tokenizer import PromptTokenizer
     from specdec_tui.backends.translation import Translation
 
@@ -279,6 +280,11 @@ class StaticSequence(Protocol):
     """
 
     @property
+    def card(self) -> Card:
+        """Where it takes ids and leaves logits."""
+        ...
+
+    @property
     def capacity(self) -> int:
         """Tokens it has room for."""
         ...
@@ -293,7 +299,7 @@ class StaticSequence(Protocol):
     def extend(self, ids: torch.Tensor, begin: torch.Tensor, keep: int) -> torch.Tensor:
         """Logits [keep, vocab_size], float32, after each of the last `keep` of `ids`, at places from `begin` on.
 
-        ids int64 [m] and begin int64 [1] are on the device, and so is the result, which no later pass overwrites. Never
+        ids int64 [m] and begin int64 [1] are on its card, and so is the result, which no later pass overwrites. Never
         waits for the device.
         """
         ...

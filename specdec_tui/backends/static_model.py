@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
 from specdec_tui.backends.cache import RewindableCache, cache_argument
+from specdec_tui.backends.cards import Card
 from specdec_tui.backends.model import nothing
 from specdec_tui.backends.rotations import depends_on_length, rope_types
 
@@ -152,6 +153,10 @@ class StaticContext:
         self._added = getattr(model.config, "_attn_implementation", "sdpa") == "eager"  # its masks are added to scores
         self._last_position = (context_length or capacity) - 1
         self._keeps_some = "logits_to_keep" in inspect.signature(type(model).forward).parameters
+
+    @property
+    def card(self) -> Card:
+        return Card(self._device)
 
     @property
     def capacity(self) -> int:

@@ -1,8 +1,9 @@
 """A whole round as one tensor program: drafts, verification, rewinds and the new tail of the text.
 
 Nothing in `DeviceRound.step` waits for the device or looks at a value, so the program can be
-captured once and replayed: a round then costs one launch, and some of them one small copy to the host. The
-sequences are rewound by what `length` says, and by nothing else.
+captured once and replayed: a round then costs one launch, or one for each stretch on a card where models are on
+several, and some of them one small copy to the host. The sequences are rewound by what `length` says, and by nothing
+else.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from specdec_tui.backends import cuda_graphs
+from specdec_tui.backends.cards import cross
 from specdec_tui.backends.model import StaticSequence
 from specdec_tui.decoding import kernel_choosing
 from specdec_tui.decoding.kernel_choosing import KernelChoosing
@@ -97,7 +99,8 @@ class RoundResult(NamedTuple):
 class DeviceRound:
     """The program and its state. Texts have at least two tokens here: the prompt and the first answer's.
 
-    `drafter` None: drafts come from the host through `give`, or there are none (γ = 0).
+    `drafter` None: drafts come from the host through `give`, or there are none (γ = 0). On a card of its own it has a
+    state of its own: what a round changes goes there and comes back with the drafts.
     """
 
     def __init__(
@@ -105,13 +108,17 @@ class DeviceRound:
         target: StaticSequence,
         drafter: StaticSequence | None,
         plan: Plan,
-        device: torch.device,
         mark: Mark = host_mark,
         choose: Choose = fastest,
     ) -> None:
         self.plan, self.target, self.drafter, self._mark = plan, target, drafter, mark
-        self._state = RoundState(plan, drafter is not None, target.capacity, device)
-        self._choosing = choose(plan, self._state, mark)
+        device, apart = target.card.device, drafter is not None and drafter.card != target.card
+        drafts, capacity = drafter is not None, target.capacity
+        self._state = self._theirs = RoundState(plan, drafts, capacity, device, draws=not apart)
+        self._choosing = self._drawing = choose(plan, self._state, mark)
+        if drafter is not None and apart:
+            self._theirs = RoundState(plan, True, capacity, drafter.card.device, judges=False)
+            self._drawing = choose(plan, self._theirs, mark)
         on_gpu = device.type == "cuda"
         self._unread: list[tuple[Tensor, Stretch]] = [
             (
@@ -126,7 +133,11 @@ class DeviceRound:
     @property
     def state(self) -> list[Tensor]:
         """The tensors that a round changes for the next one."""
-        return self._state.changing
+        return [state.now for state in self._states]
+
+    @property
+    def _states(self) -> list[RoundState]:
+        return [self._state, *[self._theirs] * (self._theirs is not self._state)]
 
     @property
     def uniforms(self) -> int:
@@ -139,7 +150,8 @@ class DeviceRound:
 
     def begin(self, ids: Sequence[int], prompt_length: int, limit: int, uniforms: Sequence[float], seed: int) -> None:
         """Go on behind the text `ids`, of which both sequences hold all but the last; it may grow to `limit`."""
-        self._state.begin(ids, prompt_length, limit, uniforms, seed)
+        for state in self._states:
+            state.begin(ids, prompt_length, limit, uniforms, seed)
         self._slot = 0
 
     def give(self, last: int, drafts: Sequence[int]) -> None:
@@ -154,19 +166,26 @@ class DeviceRound:
         marks, choosing = self._state.marks, self._choosing
         self._mark(marks[:1])
         if self.drafter is not None:
-            feed, place = choosing.start()
-            for index in range(self.plan.gamma):
-                logits = self.drafter.extend(feed, place, 1)[0]
-                if self.plan.fit is not None:
-                    logits = self.plan.fit(logits)
-                feed, place = choosing.draft(index, logits)
-            if not choosing.stamps:
+            self._draft(self.drafter)
+            if self._drawing is not choosing or not choosing.stamps:
                 self._mark(marks[1:2])
         block, place = choosing.block()
         logits = self.target.extend(block, place, self.plan.gamma + 1)
         if not choosing.stamps:
             self._mark(marks[2:])
         choosing.finish(logits)
+
+    def _draft(self, drafter: StaticSequence) -> None:
+        here, there, drawing = self.target.card, drafter.card, self._drawing
+        cross(here, there, self._state.now, into=[self._theirs.now])
+        feed, place = drawing.start()
+        for index in range(self.plan.gamma):
+            logits = drafter.extend(feed, place, 1)[0]
+            if self.plan.fit is not None:
+                logits = self.plan.fit(logits)
+            feed, place = drawing.draft(index, logits)
+        drafted = [self._state.now, *self._choosing.drawn_from]
+        cross(there, here, self._theirs.now, *drawing.drawn_from, into=drafted)
 
     def send(self, play: Callable[[], None], rounds: int) -> Batch:
         """Play at most `steps` rounds, and let their results come to the host. Does not wait.
@@ -192,8 +211,8 @@ class DeviceRound:
     def rows_of(self, batch: Batch, index: int) -> Sequence[Tensor] | None:
         """The drafter's scores [V] of each draft, as long; None where it has none."""
         if self.drafter is None or self.plan.steps == 1:
-            return self._choosing.rows
-        return list(self._state.kept_rows[(batch.first + index) % self.plan.steps])
+            return self._drawing.rows
+        return list(self._theirs.kept_rows[(batch.first + index) % self.plan.steps])
 
     def read(self, batch: Batch) -> tuple[list[RoundResult], float]:
         """What came of each round, and the seconds that the device took for all, waiting for them."""

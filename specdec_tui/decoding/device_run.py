@@ -78,7 +78,7 @@ def need_of(
     model = None if own is None else own.model
     if drafter is not None and gamma and (reason := drafter.goes_step_by_step):
         raise ValueError(reason)
-    if model is not None and model.device != target.device:
+    if model is not None and model.device.type != target.device.type:
         raise ValueError("target and drafter are on different devices")
     limit = None if model is None else model.context_length
     if limit is not None and capacity > limit:
@@ -158,7 +158,7 @@ class Programs:
         begin = time.perf_counter()
         sequences = [open_static(model, need.capacity) for model in (need.target, need.drafter) if model is not None]
         drafting = sequences[1] if need.drafter else None
-        made = DeviceRound(sequences[0], drafting, need.plan, need.target.device, self.mark)
+        made = DeviceRound(sequences[0], drafting, need.plan, self.mark)
         made.begin([0, 0], 1, 2, (), 0)
         return Program(need.key, made, self.capture(made.step, made.state), time.perf_counter() - begin)
 
@@ -271,12 +271,13 @@ class DeviceRun(Run):
         assert self.program is not None
         capacity = len(self.ids) + self.room
         begin = self.clock()
-        played, device = self.program.round, self.target.device
-        prompt = torch.tensor(self.ids, device=device)
+        played = self.program.round
+        prompt = torch.tensor(self.ids, device=played.target.card.device)
         scores = self._scores(played.target.prefill(prompt, self._go_on))
         if played.drafter is not None:
             known = prompt < played.plan.drafter_ids
-            played.drafter.prefill(torch.where(known, prompt, 0), self._go_on)
+            ids = torch.where(known, prompt, 0).to(played.drafter.card.device)
+            played.drafter.prefill(ids, self._go_on)
         elif self.drafter:
             self.drafter.start(self.ids, self._setup(capacity, use_cache))
         position = self.position

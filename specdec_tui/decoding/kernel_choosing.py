@@ -77,9 +77,9 @@ class KernelChoosing:
         self._many = _power(self._tiles)
         self._feed = self._empty(1, dtype=torch.int64)
         self._bests = self._empty(gamma + 1, self._tiles, dtype=torch.int64)
-        self._drawn: list[Tensor] = []
         self.scores = torch.zeros(0)
-        self.rows: Sequence[Tensor] | None = None
+        self._drawn: list[Tensor] = []
+        self.drawn_from: Sequence[Tensor] = ()
         if self._greedy:
             return
         top_k = min(sampler.top_k, width) if sampler.uses_top_k else 0
@@ -104,9 +104,14 @@ class KernelChoosing:
         self._rests = self._empty(gamma, self._tiles, dtype=torch.float64)
         self._chances = self._empty(gamma + 1, width)
         self._drafted = self._empty(gamma if state.drafts else 0, width)
+        self.drawn_from = [self._drafted] * (len(self._drafted) > 0)
 
     def _empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.zeros(shape, dtype=dtype, device=self._device)
+
+    @property
+    def rows(self) -> Sequence[Tensor] | None:
+        return self._drawn or None
 
     def start(self) -> tuple[Tensor, Tensor]:
         self._drawn = []
@@ -212,7 +217,8 @@ class KernelChoosing:
             self._finish(logits.contiguous())
 
     def _finish(self, logits: Tensor) -> None:
-        state, plan, gamma, known = self._state, self._plan, self._plan.gamma, bool(self._drawn)
+        state, plan, gamma = self._state, self._plan, self._plan.gamma
+        known = state.drafts and gamma > 0
         names = {"rejection": "REJECTION", "coupled": "COUPLED", "block": "BLOCK", "skip-adjustment": "SKIP"}
         rule = int(getattr(self._finishing, "GREEDY" if self._greedy else names[plan.rule]))
         scores, options = logits, {**self._sizes, "num_warps": _WARPS, **self._early}
@@ -234,7 +240,7 @@ class KernelChoosing:
             rule, gamma, known, state.drafts, len(plan.end_ids), plan.steps, ROUNDING,
             many=self._many, lanes=_power(gamma + 2), **options,
         )  # fmt: skip
-        self.scores, self.rows = scores, self._drawn if known else None
+        self.scores = scores
 
 
 def _power(number: int) -> int:

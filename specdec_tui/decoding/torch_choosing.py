@@ -18,13 +18,15 @@ class TorchChoosing:
 
     def __init__(self, plan: Plan, state: RoundState) -> None:
         self._plan, self._state, self._rule = plan, state, plan.device_rule
-        self._drafts: list[Tensor] = []
-        self._drawn: list[Tensor] = []
+        self._drawn = torch.zeros(plan.gamma if state.drafts else 0, plan.width, device=state.length.device)
+        self.drawn_from: Sequence[Tensor] = [self._drawn] * (len(self._drawn) > 0 and not plan.sampler.is_greedy)
         self.scores = torch.zeros(0)
-        self.rows: Sequence[Tensor] | None = None
+
+    @property
+    def rows(self) -> Sequence[Tensor] | None:
+        return list(self._drawn) or None
 
     def start(self) -> tuple[Tensor, Tensor]:
-        self._drafts, self._drawn = [], []
         return self._known(self._state.tail), self._state.length - 2
 
     def draft(self, index: int, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -32,8 +34,10 @@ class TorchChoosing:
         row = logits if self._plan.sampler.is_greedy else self._plan.sampler.probabilities(logits, whole=True)
         position = state.length - state.prompt + index
         draft = self._rule.draw(row, self._uniforms(index, 1), state.noise, position)
-        self._drafts.append(draft)
-        self._drawn.append(row)
+        state.given[index : index + 1].copy_(draft)
+        self._drawn[index].copy_(row)
+        if len(state.kept_rows):
+            state.kept_rows[:, index].index_copy_(0, state.slot, row[None])
         return self._known(draft), state.length + index
 
     def _known(self, ids: Tensor) -> Tensor:
@@ -41,15 +45,13 @@ class TorchChoosing:
         return torch.where(ids < self._plan.drafter_ids, ids, 0) if unknown else ids
 
     def block(self) -> tuple[Tensor, Tensor]:
-        if self._state.drafts and self._plan.gamma:
-            self._state.given.copy_(torch.cat(self._drafts))
         return self._state.block, self._state.length - 1
 
     def finish(self, logits: Tensor) -> None:
         plan, state, gamma = self._plan, self._state, self._plan.gamma
         ids = state.given.clone()
         most = (state.limit - state.length - 1).clamp(0, gamma)
-        rows = torch.stack(self._drawn) if self._drawn else None
+        rows = self._drawn if len(self._drawn) else None
         count = torch.minimum(most, self._until_end(ids) if state.drafts else state.count)
         scores = logits if plan.sampler.is_greedy else plan.sampler.probabilities(logits, whole=True)
         drawn = count if rows is not None and self._rule.uniforms else torch.zeros_like(count)
@@ -68,14 +70,12 @@ class TorchChoosing:
         state.out.index_copy_(0, state.slot, row[None])
         if plan.steps > 1:
             state.kept.index_copy_(0, state.slot, scores[None])
-            if rows is not None:
-                state.kept_rows.index_copy_(0, state.slot, rows[None])
         state.slot.add_(1).remainder_(plan.steps)
         last = state.block.index_select(0, found.accepted)  # the token before the emitted one
         torch.cat((last, found.emitted), out=state.tail)
         state.block[:1].copy_(found.emitted)
         state.length.add_(found.accepted).add_(1)
-        self.scores, self.rows = scores, rows if rows is None else list(rows)
+        self.scores = scores
 
     def _until_end(self, ids: Tensor) -> Tensor:
         """Drafts up to and with the first end token, int64 [1]: what follows could never be part of the text."""

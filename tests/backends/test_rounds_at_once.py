@@ -46,12 +46,11 @@ class Played(Programs):
         self.rounds = self.longest = 0
 
     def _capture(self, step: Callable[[], None], state: list[torch.Tensor]) -> Callable[[], None]:
-        length, *_ = state
 
         def play() -> None:
             self.rounds += 1
             step()
-            self.longest = max(self.longest, int(length))
+            self.longest = max(self.longest, int(state[0][0]))
 
         return play
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from specdec_tui.backends.cards import Card
 from specdec_tui.backends.decoder import Decoder, describe
 from specdec_tui.backends.gpu import launches, tuning
 from specdec_tui.backends.gpu.expert_launches import Room, mix
@@ -125,6 +126,10 @@ class GpuContext:
     @property
     def _device(self) -> torch.device:
         return self._weights.embedding.device
+
+    @property
+    def card(self) -> Card:
+        return Card(self._device)
 
     @property
     def capacity(self) -> int:
