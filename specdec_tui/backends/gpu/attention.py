@@ -12,8 +12,6 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: 
 
 from specdec_tui.backends.gpu.multiplied import capped, prefetch
 
-_BESIDE = tl.constexpr(8)  # shares of a row that are on their way at once
-
 
 @triton.jit
 def _angles(
@@ -96,45 +94,108 @@ def _spread_of(
 
 
 @triton.jit
-def _joined(
+def _parts(
     parts: tl.tensor,
     highest: tl.tensor,
     sums: tl.tensor,
     at: tl.tensor,
     real: tl.tensor,
-    low: tl.tensor,
+    begin: tl.tensor,
     high: tl.tensor,
     width: tl.constexpr,
     lanes: tl.constexpr,
-    tile_rows: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
-    """Rows of attention by their shares from `low` to `high`, which begin at `at` [rows]: the highest score, the sum of
-    weights, both [rows], and of weighted values [rows, lanes], float32.
-
-    Shares are added up one by one, but several are on their way at once. What other programs wrote does not come from
-    a cache that might not know it.
-    """
+    beside: tl.constexpr,
+) -> tl.tuple:
+    """Values [rows, lanes], highest scores and sums of weights [rows] of `beside` shares from `begin` on, all asked for
+    before one is used. What other programs wrote does not come from a cache that might not know it."""
     lane = tl.arange(0, lanes)
-    narrow = (lane < width)[None, :]
-    top = tl.full((tile_rows,), -float("inf"), tl.float32)
-    for begin in range(low // _BESIDE * _BESIDE, high + 1, _BESIDE):
-        share = begin + tl.arange(0, _BESIDE)
-        there = real[:, None] & ((share >= low) & (share <= high))[None, :]
-        tops = tl.load(highest + at[:, None] + share[None, :], there, -float("inf"), cache_modifier=".cg")
-        top = tl.maximum(top, tl.max(tops, 1))
+    found = ()
+    for each in tl.static_range(beside):
+        there = real & (begin + each <= high)
+        place = at + begin + each
+        inside = there[:, None] & (lane < width)[None, :]
+        part = tl.load(parts + place[:, None] * width + lane[None, :], inside, 0.0, cache_modifier=".cg")
+        top = tl.load(highest + place, there, -float("inf"), cache_modifier=".cg")
+        found += (part, top, tl.load(sums + place, there, 0.0, cache_modifier=".cg"))  # type: ignore[assignment]
+    return found
+
+
+@triton.jit
+def _write(
+    mixed: tl.tensor,
+    sinks: tl.tensor,
+    top: tl.tensor,
+    total: tl.tensor,
+    mix: tl.tensor,
+    token: tl.tensor,
+    head: tl.tensor,
+    real: tl.tensor,
+    sinking: tl.constexpr,
+    width: tl.constexpr,
+    lanes: tl.constexpr,
+    mixed_length: tl.constexpr,
+) -> None:
+    """Rows of attention, with their heads' sinks, to where they belong."""
+    lane = tl.arange(0, lanes)
+    if sinking:
+        sink = tl.load(sinks + head, mask=real, other=0.0).to(tl.float32)
+        now = tl.maximum(top, sink)
+        old = tl.exp(top - now)
+        total = total * old + tl.exp(sink - now)
+        mix = mix * old[:, None]
+    target = mixed + (token * mixed_length + head * width)[:, None] + lane[None, :]
+    tl.store(target, (mix / total[:, None]).to(mixed.dtype.element_ty), mask=real[:, None] & (lane < width)[None, :])
+
+
+@triton.jit
+def _join(
+    mixed: tl.tensor,
+    sinks: tl.tensor,
+    parts: tl.tensor,
+    highest: tl.tensor,
+    sums: tl.tensor,
+    row: tl.tensor,
+    key_head: tl.tensor,
+    low: tl.tensor,
+    high: tl.tensor,
+    tokens: tl.constexpr,
+    heads: tl.constexpr,
+    group: tl.constexpr,
+    sinking: tl.constexpr,
+    width: tl.constexpr,
+    lanes: tl.constexpr,
+    rows: tl.constexpr,
+    shares: tl.constexpr,
+    tile_shares: tl.constexpr,
+    beside: tl.constexpr,
+    mixed_length: tl.constexpr,
+) -> None:
+    """What `attend` leaves for rows `row` [rows] of a key head, by their shares from `low` to `high`.
+
+    Shares are added up one by one, whatever the number of rows; `beside` of them are on their way at once.
+    """
+    token, head = row // group, key_head * group + row % group
+    real = row < tokens * group
+    at = (token * heads + head) * shares
+    share = tl.arange(0, tile_shares)
+    there = real[:, None] & ((share >= low) & (share <= high))[None, :]
+    tops = tl.load(highest + at[:, None] + share[None, :], there, -float("inf"), cache_modifier=".cg")
+    found = _parts(parts, highest, sums, at, real, low, high, width, lanes, beside)
+    top = tl.max(tops, 1)
     safe = tl.where(top == -float("inf"), 0.0, top)
-    total = tl.zeros((tile_rows,), tl.float32)
-    mix = tl.zeros((tile_rows, lanes), tl.float32)
-    for begin in range(low // _BESIDE * _BESIDE, high + 1, _BESIDE):
-        for each in tl.static_range(_BESIDE):
-            place, there = at + (begin + each), real & (begin + each >= low) & (begin + each <= high)
-            part = tl.load(
-                parts + place[:, None] * width + lane[None, :], there[:, None] & narrow, 0.0, cache_modifier=".cg"
-            )
-            weight = tl.exp(tl.load(highest + place, there, -float("inf"), cache_modifier=".cg") - safe)
-            total += weight * tl.load(sums + place, there, 0.0, cache_modifier=".cg")
-            mix += part * weight[:, None]
-    return top, total, mix
+    total = tl.zeros((rows,), tl.float32)
+    mix = tl.zeros((rows, lanes), tl.float32)
+    for each in tl.static_range(beside):
+        weight = tl.exp(found[3 * each + 1] - safe)
+        total += weight * found[3 * each + 2]
+        mix += found[3 * each] * weight[:, None]
+    for begin in range(low + beside, high + 1, beside):
+        found = _parts(parts, highest, sums, at, real, begin, high, width, lanes, beside)
+        for each in tl.static_range(beside):
+            weight = tl.exp(found[3 * each + 1] - safe)
+            total += weight * found[3 * each + 2]
+            mix += found[3 * each] * weight[:, None]
+    _write(mixed, sinks, top, total, mix, token, head, real, sinking, width, lanes, mixed_length)
 
 
 @triton.jit
@@ -181,6 +242,9 @@ def attend(
     asked_keys: tl.constexpr,
     tile_heads: tl.constexpr,
     mixed_length: tl.constexpr,
+    joined_rows: tl.constexpr,
+    tile_shares: tl.constexpr,
+    beside: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
     """mixed [tokens, heads, width], tokens `mixed_length` apart: attention over the text by all query heads of a key
@@ -282,24 +346,19 @@ def attend(
             mix = mix * old[:, None] + tl.dot(p.to(held_values.dtype), held_values)
             top = now
         total = tl.sum(totals, 1)
-        at = (token * heads + head) * shares
-        ready = low == high
-        if low < high:
-            tl.store(highest + at + share, top, mask=real)
-            tl.store(sums + at + share, total, mask=real)
-            tl.store(parts + (at + share)[:, None] * width + lane[None, :], mix, mask=real[:, None] & narrow)
+        if low == high:
+            _write(mixed, sinks, top, total, mix, token, head, real, sinking, width, lanes, mixed_length)
+        elif shares > 1:
+            at = (token * heads + head) * shares + share
+            tl.store(highest + at, top, mask=real)
+            tl.store(sums + at, total, mask=real)
+            tl.store(parts + at[:, None] * width + lane[None, :], mix, mask=real[:, None] & narrow)
             tl.debug_barrier()
             counter = arrived + key_head * tl.num_programs(2) + tl.program_id(2)
-            ready = tl.atomic_add(counter, 1, sem="acq_rel") == high - low
-            if ready:
+            if tl.atomic_add(counter, 1, sem="acq_rel") == high - low:
                 tl.store(counter, 0)
-                top, total, mix = _joined(parts, highest, sums, at, real, low, high, width, lanes, tile_rows)
-        if ready:
-            if sinking:
-                sink = tl.load(sinks + head, mask=real, other=0.0).to(tl.float32)
-                now = tl.maximum(top, sink)
-                old = tl.exp(top - now)
-                total = total * old + tl.exp(sink - now)
-                mix = mix * old[:, None]
-            target = mixed + (token * mixed_length + head * width)[:, None] + lane[None, :]
-            tl.store(target, (mix / total[:, None]).to(mixed.dtype.element_ty), mask=real[:, None] & narrow)
+                joined = tl.program_id(2) * tile_rows + tl.arange(0, joined_rows)
+                _join(
+                    mixed, sinks, parts, highest, sums, joined, key_head, low, high, tokens, heads, group, sinking,
+                    width, lanes, joined_rows, shares, tile_shares, beside, mixed_length,
+                )  # fmt: skip

@@ -335,6 +335,7 @@ def attend(
     lanes = lanes_of(decoder)
     cosines, sines = angles or (shares.sums, shares.sums)
     cut = attention_cut(lanes, decoder.key_heads, capacity)
+    rows = min(_TILE_ROWS, power(tokens * (decoder.heads // decoder.key_heads)))
     attention.attend[(decoder.key_heads, count, row_tiles(decoder, tokens))](
         joint, norms[0] if norms[0].numel() else joint, norms[1] if norms[1].numel() else joint, cosines, sines, begin,
         *held, sinks if sinks.numel() else joint, shares.parts, shares.highest, shares.sums, shares.arrived, mixed,
@@ -342,8 +343,9 @@ def attend(
         sinks.numel() > 0, tokens, decoder.heads, decoder.key_heads, decoder.width, lanes,
         decoder.turned if angles else 0, decoder.family.pairs, joint.shape[1], decoder.query_group, decoder.key_first,
         decoder.value_first, decoder.key_group, capacity, count, cut.share, window, max(16, power(tokens)), _TILE_ROWS,
-        cut.keys, min(256, cut.share), power(decoder.heads * decoder.width),
-        mixed.stride(0), rules.overlap, num_warps=cut.warps, num_stages=cut.stages, **rules.launch,
+        cut.keys, min(256, cut.share), power(decoder.heads * decoder.width), mixed.stride(0), rows,
+        power(count), cut.beside(rows, lanes), rules.overlap, num_warps=cut.warps, num_stages=cut.stages,
+        **rules.launch,
     )  # fmt: skip
 
 

@@ -88,14 +88,19 @@ class Cut:
     def shares(self, capacity: int) -> int:
         return -(-capacity // self.share)
 
+    def beside(self, rows: int, lanes: int) -> int:
+        """Shares that are on their way at once when `rows` are joined."""
+        return max(2, min(16, _JOINED * 32 * self.warps // (rows * lanes)))
 
+
+_JOINED = 64  # numbers of shares that a thread holds
 _MOST_SHARES, _PROGRAMS = 64, 384  # of a text; that a card holds at once, about
 
 
 def attention_cut(lanes: int, key_heads: int, capacity: int) -> Cut:
     """Shares are whole tiles, and no more than run side by side. Wide heads keep a multiprocessor busy for longer than
     it takes to join shares."""
-    keys, warps, stages, least = (64, 4, 1, 64) if lanes >= 256 else (128, 4, 2, 256)
+    keys, warps, stages, least = (64, 8, 1, 64) if lanes >= 256 else (128, 4, 2, 256)
     most = max(1, min(_MOST_SHARES, _PROGRAMS // key_heads))
     share = -(-capacity // (most * keys)) * keys
     return Cut(keys, warps, stages, max(share, least))
