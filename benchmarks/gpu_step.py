@@ -61,8 +61,8 @@ from gpu_texts import ROOM, ROWS, Prefill, Text  # noqa: E402
 
 from specdec_tui.backends.causal_lm import OpenStatic, TransformersModel  # noqa: E402
 from specdec_tui.backends.decoder import Decoder, describe  # noqa: E402
+from specdec_tui.backends.gpu import laid, tuning  # noqa: E402
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
-from specdec_tui.backends.gpu import tuning  # noqa: E402
 from specdec_tui.backends.gpu.weights import fuse  # noqa: E402
 from specdec_tui.backends.model import StaticSequence, bucket  # noqa: E402
 from specdec_tui.backends.static_model import StaticContext  # noqa: E402
@@ -251,9 +251,8 @@ def with_tiles(model: TransformersModel, number: int) -> OpenStatic:
     decoder = describe(model.model)
     assert isinstance(decoder, Decoder)
     weights = fuse(model.model, decoder, bucket(ROOM))
-    return partial(
-        gpu_model.GpuContext, weights, model.forward, tiles=tuning.numbered(tuning.shapes_of(weights), number)
-    )
+    tiles = tuning.numbered(tuning.shapes_of(weights), number)
+    return partial(gpu_model.GpuContext, laid.whole(weights, tiles), model.forward)
 
 
 def setting(text: str) -> tuple[str, str, int]:

@@ -21,7 +21,7 @@ from specdec_tui.backends.model import ModelContext, StaticSequence, bucket
 from specdec_tui.backends.rotations import Forwarding, LengthContext, LengthRotations, Turned
 from specdec_tui.backends.state_context import Keeping, keeping
 from specdec_tui.backends.states import States
-from specdec_tui.backends.static_model import STATES, StaticContext, why_not_static
+from specdec_tui.backends.static_model import STATES, StaticContext, is_spread, why_not_static
 
 OpenStatic = Callable[[int], StaticSequence]
 
@@ -196,6 +196,8 @@ class TransformersModel:
                 raise
             except Exception as error:  # compilers fail in ways of their own, and transformers' layers need none
                 why = f"the GPU kernels fail ({type(error).__name__}: {first_line(error)}) here"
+            if is_spread(self.model):
+                raise ValueError(f"it is spread over several GPUs, where our kernels alone are captured: {why}")
         plain = partial(StaticContext, self.model, self.forward, self._context_length)
         try:
             excess = self._static_difference(plain)
@@ -226,18 +228,20 @@ class TransformersModel:
         length = min(length, self._context_length or length)
         ids = [(37 * i + 1) % self._vocab_size for i in range(length)]
         expected = self.forward(ids, length)
-        context, tokens = open_static(bucket(length)), torch.tensor(ids, device=self._device)
+        context = open_static(bucket(length))
+        device = context.card.device
+        tokens = torch.tensor(ids, device=device)
         known = max(1, length - _TRIAL // 2)
         cut = (known + length) // 2
         first = context.prefill(tokens[:known])
         rows = [
-            context.extend(tokens[begin:end], torch.tensor([begin], device=self._device), end - begin)
+            context.extend(tokens[begin:end], torch.tensor([begin], device=device), end - begin)
             for begin, end in ((known, length), (known, cut), (cut, cut + 1), (cut + 1, length))
             if begin < end
         ]
         scale = max(1.0, expected.abs().max().item())
         bound = (1e-3 if self.dtype is torch.float32 else 0.3) * scale
-        return _differ(torch.cat([first, *rows[1:]]), expected[known - 1 :]) - bound
+        return _differ(torch.cat([first, *rows[1:]]), expected[known - 1 :].to(device)) - bound
 
     def synchronize(self) -> None:
         if self._device.type == "cuda":

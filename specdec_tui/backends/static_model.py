@@ -74,6 +74,11 @@ def _knows(model: PreTrainedModel, name: str) -> bool:
         return True
 
 
+def is_spread(model: PreTrainedModel) -> bool:
+    """Whether a loaded model lies on several devices."""
+    return len({parameter.device for parameter in model.parameters()}) > 1
+
+
 STATES = "its layers attend in chunks or keep states of their own"
 
 
@@ -86,8 +91,8 @@ def why_not_static(model: PreTrainedModel) -> str:
         return "its rotations depend on the length of the text"
     if getattr(model, "is_quantized", False):
         return "its weights are quantized"
-    if len({parameter.device for parameter in model.parameters()}) > 1:
-        return "it is spread over several devices"
+    if is_spread(model) and {parameter.device.type for parameter in model.parameters()} != {"cuda"}:
+        return "it is spread over several devices, and not all of them are GPUs"
     if getattr(config, "_attn_implementation", "sdpa") not in ("sdpa", "eager"):
         return f"it attends by '{config._attn_implementation}'"
     if cache_argument(type(model).forward) is None:

@@ -14,7 +14,7 @@ import torch
 from tiny_transformers import tiny_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from specdec_tui.backends import compiled_model, static_model
+from specdec_tui.backends import causal_lm, compiled_model, static_model
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.gpu import model as gpu_model
 from specdec_tui.backends.model import bucket, nothing
@@ -370,7 +370,7 @@ def test_quantized_spread_and_oddly_attending_models_are_not_captured() -> None:
     flex.config._attn_implementation = "flex_attention"
     assert [why_not_static(model) for model in (quantized, spread, flex, tiny_model("llama"))] == [
         "its weights are quantized",
-        "it is spread over several devices",
+        "it is spread over several devices, and not all of them are GPUs",
         "it attends by 'flex_attention'",
         "",
     ]
@@ -407,6 +407,24 @@ def test_a_model_that_the_kernels_are_not_for_says_why_it_goes_over_the_layers(
     note = "captured over transformers' layers, which are slower: its heads are wider than 256; "
     note += "they are not compiled: there is no Triton"
     assert model.static_note == (note if told else "")
+
+
+@pytest.mark.parametrize("fault", ["its weights are not in half precision", ""])
+def test_a_model_spread_over_gpus_is_captured_by_our_kernels_or_not_at_all(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(causal_lm, "is_spread", lambda model: True)
+    monkeypatch.setattr(gpu_model, "why_not", lambda model: fault)
+    monkeypatch.setattr(gpu_model, "opener", lambda *given: partial(Wrong, *given))
+    model = TransformersModel(tiny_model("llama"))
+    monkeypatch.setattr(model, "_device", SimpleNamespace(type="cuda"))
+    monkeypatch.setattr(model, "_difference_over", lambda open_static, length: -1.0)
+    if not fault:
+        assert type(model.open_static(100)) is Wrong and model.static_note == ""
+        return
+    why = f"it is spread over several GPUs, where our kernels alone are captured: {fault}"
+    with pytest.raises(ValueError, match=f"^{why}$"):
+        model.open_static(100)
 
 
 class Wrong(StaticContext):

@@ -66,7 +66,7 @@ def test_every_variant_of_a_family_gives_the_logits_of_transformers(
 ) -> None:
     if way == "folded":
         request.getfixturevalue("folded")
-        if opened(made(*VARIANTS[variant]))._stream is streams.Apart:
+        if opened(made(*VARIANTS[variant]))._parts[0].kind is streams.Apart:
             pytest.skip("its norms are not folded")
     check(variant, CAPACITY - 20, 3, 17)  # to the end of what there is
 
@@ -110,12 +110,12 @@ def test_large_weights_of_norms_overflow_no_half_precision() -> None:
     ids = text(97)[:49]
     expected = logits_of(model, ids)
     context = opened(halved(model, torch.float16))
-    assert context._stream is streams.Folded
-    largest = max(norm.weight.abs().max().item() for norm in context._weights.layers[0].norms[::2] if norm)
-    assert 1.0 < largest <= 1 / context._rules.shrink < 2 * largest
+    assert context._parts[0].kind is streams.Folded
+    largest = max(norm.weight.abs().max().item() for norm in context._parts[0].weights.layers[0].norms[::2] if norm)
+    assert 1.0 < largest <= 1 / context._parts[0].rules.shrink < 2 * largest
     assert distance(passed(context, ids, 46, 3), expected[46:]) < 0.01
     model.model.norm.weight.data[3] = 100.0
-    assert opened(model)._stream is streams.Apart
+    assert opened(model)._parts[0].kind is streams.Apart
 
 
 @pytest.mark.parametrize(("window", "share"), [(0, 24), (5, 24), (30, 24), (0, 32)])
@@ -126,7 +126,7 @@ def test_shares_that_are_no_whole_tiles_or_too_long_see_each_token_once(
     model = made("MistralConfig", DENSE | SMALL | {"sliding_window": window or None})
     ids = text(97, 72)
     context = opened(model, 72)
-    assert context._shares == 3
+    assert context._parts[0].shares == 3
     assert distance(passed(context, ids, 50, 9, 13), logits_of(model, ids)[50:]) < BOUND
 
 
@@ -145,9 +145,9 @@ def test_a_pass_over_what_is_no_number_ends_and_leaves_nothing_behind() -> None:
     context, ids = opened(model), text(97)
     context.prefill(ids[:46])
     expected = extended(context, ids, 46, 3)
-    row = context._weights.embedding[ids[47]].clone()
-    context._weights.embedding[ids[47]] = torch.nan
+    row = context._laid.whole.embedding[ids[47]].clone()
+    context._laid.whole.embedding[ids[47]] = torch.nan
     assert extended(context, ids, 46, 3)[1:].isnan().all()
-    assert not context._arrived.any()
-    context._weights.embedding[ids[47]] = row
+    assert not context._parts[0].arrived.any()
+    context._laid.whole.embedding[ids[47]] = row
     assert torch.equal(extended(context, ids, 46, 3), expected)

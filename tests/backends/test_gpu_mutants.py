@@ -90,7 +90,8 @@ def test_another_description_gives_other_logits(mutant: str, monkeypatch: pytest
 
 def of_layers(change: Callable[[LayerWeights], LayerWeights]) -> Callable[[gpu_model.GpuContext], None]:
     def changed(context: gpu_model.GpuContext) -> None:
-        context._weights = replace(context._weights, layers=tuple(map(change, context._weights.layers)))
+        part = context._parts[0]
+        part.weights = replace(part.weights, layers=tuple(map(change, part.weights.layers)))
 
     return changed
 
@@ -177,7 +178,10 @@ def test_sums_of_other_tokens_give_other_logits(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_share_that_is_joined_too_early_gives_other_logits() -> None:
-    assert distance_with("llama", lambda context: context._arrived.fill_(1)) > BOUND  # type: ignore[arg-type]
+    def arrived(context: gpu_model.GpuContext) -> None:
+        context._parts[0].arrived.fill_(1)
+
+    assert distance_with("llama", arrived) > BOUND
 
 
 def test_joining_shares_without_the_sinks_gives_other_logits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ from transformers import AutoModelForCausalLM
 
 from specdec_tui.backends.cache import RewindableCache
 from specdec_tui.backends.causal_lm import TransformersModel
-from specdec_tui.backends.gpu.tiles import Tiles
+from specdec_tui.backends.gpu.laid import Laid
 from specdec_tui.backends.gpu.tuning import worth_a_trial
 from specdec_tui.backends.static_model import StaticContext
 
@@ -437,8 +437,8 @@ def test_the_kernels_of_a_shape_can_be_compiled_ahead(tile: int | None, monkeypa
     opened, ran = [], []
 
     class Counted(StaticContext):
-        def __init__(self, weights: Any, forward: Any, capacity: int, tiles: Tiles) -> None:
-            opened.append(tiles)
+        def __init__(self, laid: Laid, forward: Any, capacity: int) -> None:
+            opened.extend(laid.tiles)
             super().__init__(shown[0].model, forward, None, capacity)
 
         def extend(self, ids: torch.Tensor, begin: torch.Tensor, keep: int) -> torch.Tensor:

@@ -30,8 +30,16 @@ class Stream(Protocol):
         """[tokens, hidden], to which a mixture of experts is added."""
         ...
 
-    def begin(self, ids: Tensor, begin: Tensor) -> None:
-        """Embed the ids, for the first layer's norm."""
+    def begin(self, ids: Tensor, begin: Tensor, table: Tensor) -> None:
+        """Embed the ids, rows of a table, for the first layer's norm."""
+        ...
+
+    def leave(self) -> list[Tensor]:
+        """All of it behind the layers, for another card."""
+        ...
+
+    def take(self, left: Sequence[Tensor]) -> None:
+        """Go on from what one of another card has left."""
         ...
 
     def read(self, norm: Affine | None, then: Affine | None, keep: int = 0) -> Read:
@@ -75,8 +83,9 @@ def shrink_of(weights: Weights) -> float:
     if weights.embedding.dtype is not torch.float16:
         return 1.0
     norms = [*(norm for layer in weights.layers for norm in layer.norms[::2] if norm), weights.last_norm]
-    largest = torch.stack([(norm.weight.float() + weights.decoder.family.norm_offset).abs().max() for norm in norms])
-    return float(0.5 ** max(0, math.ceil(math.log2(max(1.0, largest.max().item())))))
+    offset = weights.decoder.family.norm_offset
+    largest = max((norm.weight.float() + offset).abs().max().item() for norm in norms if norm)
+    return float(0.5 ** max(0, math.ceil(math.log2(max(1.0, largest)))))
 
 
 def _embed(
@@ -84,6 +93,7 @@ def _embed(
     weights: Weights,
     ids: Tensor,
     begin: Tensor,
+    table: Tensor,
     x: Tensor,
     follow: Follow | None = None,
     sums: Tensor | None = None,
@@ -91,7 +101,7 @@ def _embed(
 ) -> None:
     decoder = weights.decoder
     places = weights.places, decoder.family.position_offset
-    launches.embed(rules, ids, begin, weights.embedding, places, x, decoder.embedding_scale, follow, sums, branch)
+    launches.embed(rules, ids, begin, table, places, x, decoder.embedding_scale, follow, sums, branch)
 
 
 class Apart:
@@ -106,8 +116,16 @@ class Apart:
     def x(self) -> Tensor:
         return self._x
 
-    def begin(self, ids: Tensor, begin: Tensor) -> None:
-        _embed(self._rules, self._weights, ids, begin, self.x)
+    def begin(self, ids: Tensor, begin: Tensor, table: Tensor) -> None:
+        _embed(self._rules, self._weights, ids, begin, table, self.x)
+
+    def leave(self) -> list[Tensor]:
+        if self._branch is not None:
+            self._normalize((), 0)
+        return [self._x]
+
+    def take(self, left: Sequence[Tensor]) -> None:
+        (self._x,) = left
 
     def read(self, norm: Affine | None, then: Affine | None, keep: int = 0) -> Read:
         begin = len(self.x) - (keep or len(self.x))
@@ -149,17 +167,24 @@ class Folded:
         self._twice = _twice(weights)
         self._x, self._z = _room(weights, tokens), _room(weights, 2 * tokens).view(2, tokens, -1)
         self._sums: Tensor | None = None
-        self._rows = any(layer.experts for layer in weights.layers)  # experts read no sums
+        self._rows = weights.decoder.family.experts is not None  # experts read no sums
 
     @property
     def x(self) -> Tensor:
         return self._x
 
-    def begin(self, ids: Tensor, begin: Tensor) -> None:
+    def begin(self, ids: Tensor, begin: Tensor, table: Tensor) -> None:
         layer = self._weights.layers[0]
         sums = self._room_of_sums(_last_of(layer), len(ids))
-        _embed(self._rules, self._weights, ids, begin, self.x, self._follow(layer.norms[0]), sums)
+        _embed(self._rules, self._weights, ids, begin, table, self.x, self._follow(layer.norms[0]), sums)
         self._sums = sums
+
+    def leave(self) -> list[Tensor]:
+        return [self._x, self._z, *([] if self._sums is None else [self._sums])]
+
+    def take(self, left: Sequence[Tensor]) -> None:
+        self._x, self._z, *sums = left
+        self._sums = sums[0] if sums else None
 
     def _room_of_sums(self, linear: Affine, tokens: int) -> Tensor | None:
         if self._rows or not isinstance(linear.weight, Tensor):
@@ -171,8 +196,10 @@ class Folded:
             return None
         if not self._twice:
             return Follow(norm.weight, self._z[0])
-        others = [layer.norms[2] for layer in self._weights.layers if layer.norms[0] is norm]
-        return Follow(norm.weight, self._z, others[0].weight if others and others[0] else None)
+        weights = self._weights
+        pairs = [*(layer.norms[::2] for layer in weights.layers), (weights.last_norm, weights.other_last)]
+        other = next((second for first, second in pairs if first is norm), None)
+        return Follow(norm.weight, self._z, other.weight if other else None)
 
     def read(self, norm: Affine | None, then: Affine | None, keep: int = 0) -> Read:
         begin = len(self.x) - (keep or len(self.x))
@@ -210,13 +237,20 @@ class Branched:
     def x(self) -> Tensor:
         return self._plain[self._now][0]
 
-    def begin(self, ids: Tensor, begin: Tensor) -> None:
+    def begin(self, ids: Tensor, begin: Tensor, table: Tensor) -> None:
         layer = self._weights.layers[0]
         (x, branch), (z, weighted) = self._plain[0], self._weighted[0]
         self._sums = launches.left_sums(self._rules, _last_of(layer), len(ids), 4)
         norm = layer.norms[0]
         follow = None if norm is None else Follow(norm.weight, z)
-        _embed(self._rules, self._weights, ids, begin, x, follow, self._sums, (branch, weighted))
+        _embed(self._rules, self._weights, ids, begin, table, x, follow, self._sums, (branch, weighted))
+
+    def leave(self) -> list[Tensor]:
+        return [self._plain[self._now], self._weighted[self._now], self._sums]
+
+    def take(self, left: Sequence[Tensor]) -> None:
+        self._plain[0], self._weighted[0], self._sums = left
+        self._now = 0
 
     def read(self, norm: Affine | None, then: Affine | None, keep: int = 0) -> Read:
         plain, own = self._plain[self._now], (self._plain if norm is None else self._weighted)[self._now]
@@ -246,7 +280,7 @@ class Branched:
 
 def _twice(weights: Weights) -> bool:
     """Whether attention and MLP read the same stream by way of two norms."""
-    return weights.decoder.family.parallel and weights.layers[0].norms[2] is not None
+    return weights.decoder.family.parallel and bool(weights.decoder.family.norms[2])
 
 
 def _last_of(layer: LayerWeights) -> Affine:

@@ -81,17 +81,22 @@ class LayerWeights:
 
 @dataclass(frozen=True)
 class Weights:
-    """`places` [positions, hidden]: learned positions. `cosines` and `sines` of each rotation [positions, turned / 2],
-    float32."""
+    """Of a model, or of those of its layers that lie on one card (`laid`).
+
+    `places` [positions, hidden]: learned positions. `last_norm` reads the stream behind the layers, and so may
+    `other_last`: the norms of the next layer where the model goes on elsewhere. `cosines` and `sines` of each rotation
+    [positions, turned / 2], float32.
+    """
 
     decoder: Decoder
     layers: tuple[LayerWeights, ...]
     embedding: Tensor
     places: Tensor
-    last_norm: Affine
+    last_norm: Affine | None
     head: Affine
     cosines: tuple[Tensor, ...]
     sines: tuple[Tensor, ...]
+    other_last: Affine | None = None
 
 
 def module_at(module: Any, path: str) -> Any:
@@ -115,7 +120,8 @@ def _reading(linear: Affine, norm: Affine | None) -> Affine:
         return linear
 
     def times(vector: Tensor) -> Tensor:
-        return torch.cat([rows.float() @ vector.float() for rows in linear.weight.split(_ROWS_AT_ONCE)])
+        vector = vector.to(linear.weight.device).float()
+        return torch.cat([rows.float() @ vector for rows in linear.weight.split(_ROWS_AT_ONCE)])
 
     biases = [times(norm.bias)] if norm.bias.numel() else []
     biases += [linear.bias.float()] if linear.bias.numel() else []
@@ -228,7 +234,8 @@ def fuse(model: PreTrainedModel, decoder: Decoder, positions: int) -> Weights:
     embedding = model.get_input_embeddings().weight.detach()
     for layer, kind in zip(module_at(model, family.layers), decoder.layers, strict=True):
         modules = [[module_at(layer, name) for name in names] for names in family.groups[: 2 if kind.experts else 4]]
-        before, behind, second, last = (_norm(module_at(layer, name), embedding) for name in family.norms)
+        like = embedding[:1].to(next(layer.parameters()).device)
+        before, behind, second, last = (_norm(module_at(layer, name), like) for name in family.norms)
         norms = before, behind, second, last
         qkv, output, gate_up, down = _linear_layers(modules, norms, decoder)
         experts = _experts(layer, family.experts) if kind.experts and family.experts else None
