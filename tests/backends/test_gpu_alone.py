@@ -11,7 +11,7 @@ from interpreted import GPU, need_triton
 need_triton()
 
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
-from specdec_tui.backends.gpu import streams  # noqa: E402
+from specdec_tui.backends.gpu import streams, tiles  # noqa: E402
 
 DTYPES = [torch.float16, torch.bfloat16] if GPU else [torch.float16]
 # NumPy multiplies tiles of other sizes in another order: those of 1 to 8 tokens have one size.
@@ -41,3 +41,20 @@ def test_a_token_in_a_block_has_the_numbers_of_a_token_alone(
     assert all(torch.equal(block, single[: len(block)]) for block in blocks)
     assert torch.equal(last, single[1:3])
     assert single.isfinite().all()
+
+
+def test_columns_that_are_multiplied_last_are_the_same_for_any_number_of_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = tiles.Tile(16, 16, 1, 4, 3, 16, 0, True)
+    monkeypatch.setattr(tiles, "guess", lambda *_: late)
+    model = halved(made(*OWN["qwen3 wide"]), torch.float16)
+    assert min(model.config.hidden_size, model.config.intermediate_size) > late.early
+    context, ids = opened(model), text()
+    context.prefill(ids[:20])
+    others = [extended(context, ids, 20, count) for count in BLOCKS]
+    single = torch.cat([extended(context, ids, place, 1) for place in range(20, 20 + max(BLOCKS))])
+    assert all(torch.equal(block, single[: len(block)]) for block in others)
+    with torch.inference_mode():
+        expected = model.float()(ids[None].to(DEVICE)).logits[0, 20 : 20 + max(BLOCKS)]
+    assert (single - expected).abs().max() <= 0.02 * expected.abs().max()

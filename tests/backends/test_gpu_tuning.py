@@ -90,6 +90,9 @@ def test_how_sums_are_cut_does_not_hang_on_the_number_of_tokens() -> None:
             tiles = Tiles({shape: tile})
             assert {tiles.of(*shape[:3], tokens).pieces for tokens in range(1, 65)} == {tile.pieces}
             assert {tiles.of(*shape[:3], tokens).warps for tokens in range(1, 65)} == {tile.warps}
+            if tile.early_last:  # what is added last must be the same
+                found = {tiles.of(*shape[:3], tokens, pair).early for tokens in range(1, 65) for pair in (False, True)}
+                assert len(found) == 1
 
 
 @pytest.mark.parametrize("tokens", [1, 9, 33, 64])

@@ -245,7 +245,7 @@ def product(
         "branch" if behind else "added" if added else "", follow is not None, other_norm is not None,
         0 if sums is None else sums.shape[1], reading.slice_columns, bound, other_x,
         y.stride(0), other_y.stride(0), tile.pieces, read_tokens(own), tile.rows,
-        tile.columns, tile.early, tile.ahead, power(columns), rules.overlap,
+        tile.columns, tile.early, tile.early_last, tile.ahead, power(columns), rules.overlap,
         num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
     )  # fmt: skip
 
@@ -289,7 +289,7 @@ def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation
         follow.norm if follow else y, follow.x if follow else y, tokens, rows, columns, *reading.constants,
         rules.epsilon, rules.norm_offset, rules.shrink, own.branch.scale if own.branch else 1.0, biased, activation,
         follow is not None, reading.slice_columns, y.stride(0), tile.pieces, read_tokens(own), tile.rows,
-        tile.columns, tile.early, tile.ahead, power(columns), rules.overlap,
+        tile.columns, tile.early, tile.early_last, tile.ahead, power(columns), rules.overlap,
         num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ from triton.language.extra.cuda import gdc_wait  # type: ignore[import-not-found
 
 _LINE = tl.constexpr(64)  # half-precision numbers in a cache line
 _STEP = tl.constexpr(32)  # columns that are held together
+_AT_ONCE = tl.constexpr(256)  # columns of each piece, at most, of which a token is asked for at once
 
 
 @triton.jit
@@ -201,6 +202,42 @@ def begun(
 
 
 @triton.jit
+def _there_with(x: tl.tensor, other: tl.tensor, zero: tl.tensor) -> tl.tensor:
+    """x, which is there only when another tensor of its kind is: x ^ (other & zero)."""
+    return tl.inline_asm_elementwise(
+        "lop3.b32 $0, $1, $2, $3, 0x78;", "=r,r,r,r", [x, other, zero], dtype=x.dtype, is_pure=True, pack=2
+    )
+
+
+@triton.jit
+def _of_tokens(
+    x: tl.tensor,
+    token: tl.tensor,
+    real: tl.tensor,
+    columns: tl.constexpr,
+    pieces: tl.constexpr,
+    begin: tl.tensor,
+    end: tl.constexpr,
+    whole: tl.constexpr,
+    at_once: tl.constexpr,
+) -> tl.tuple:
+    """Steps of tokens from column `begin` on of each piece, as many as `end` columns have, as `_held_step` loads them.
+
+    `at_once`: the compiler is told that the first needs all others, for else it would wait for some before it asks for
+    the next.
+    """
+    first = _held_step(x, token, real, columns, pieces, begin, whole)
+    others = ()
+    for offset in tl.static_range(_STEP, end, _STEP):
+        others = others + (_held_step(x, token, real, columns, pieces, begin + offset, whole),)  # type: ignore[assignment]  # noqa: RUF005
+    if at_once:
+        zero = tl.zeros_like(first).to(tl.int16) + tl.program_id(2).to(tl.int16)  # which no compiler knows
+        for number in tl.static_range(len(others)):
+            first = _there_with(first, others[number], zero)
+    return (first,) + others  # noqa: RUF005
+
+
+@triton.jit
 def _held_product(
     held: tl.tuple,
     x: tl.tensor,
@@ -215,6 +252,7 @@ def _held_product(
     early: tl.constexpr,
     paired: tl.constexpr,
     apart: tl.constexpr,
+    overlap: tl.constexpr,
 ) -> tl.tensor:
     """As `multiplied`, of rows of which `early` columns of each piece are held at any time: a step that was multiplied
     makes room for another."""
@@ -228,20 +266,20 @@ def _held_product(
     line, real_line = _rows_of(rows, tile_rows, gated)
     total = tl.zeros((pieces, tile_rows, tile_tokens), tl.float32)
     last: tl.constexpr = (share - 1) // early * early  # what is held at the end begins there
+    rest: tl.constexpr = share - last
+    # Where threads have room for what is then on its way. More tokens at once were slower.
+    at_once: tl.constexpr = overlap and tokens == 1 and early <= _AT_ONCE
     for begin in range(0, last, early):
-        after = ()
+        after, own = (), _of_tokens(x, token, real, columns, pieces, begin, early, False, at_once)
         for offset in tl.static_range(0, early, _STEP):
-            own = _held_step(x, token, real, columns, pieces, begin + offset, False)
-            total = _with_step(held[offset // _STEP], own, total, pieces, tile_rows, tile_tokens)
+            total = _with_step(held[offset // _STEP], own[offset // _STEP], total, pieces, tile_rows, tile_tokens)
             step = _held_step(weight, line, real_line, columns, pieces, begin + early + offset, False)
             after = after + (step,)  # type: ignore[assignment]  # noqa: RUF005
         held = after
-    for offset in tl.static_range(0, early, _STEP):
-        if last + offset < share:
-            own = _held_step(
-                x, token, real, columns, pieces, last + offset, last + early <= share and pieces * share == columns
-            )
-            total = _with_step(held[offset // _STEP], own, total, pieces, tile_rows, tile_tokens)
+    whole: tl.constexpr = last + early <= share and pieces * share == columns
+    own = _of_tokens(x, token, real, columns, pieces, last, rest, whole, at_once)
+    for offset in tl.static_range(0, rest, _STEP):
+        total = _with_step(held[offset // _STEP], own[offset // _STEP], total, pieces, tile_rows, tile_tokens)
     return tl.sum(total, 0)
 
 
@@ -276,6 +314,7 @@ def _streamed_product(
     tile_rows: tl.constexpr,
     tile_columns: tl.constexpr,
     early: tl.constexpr,
+    early_last: tl.constexpr,
     paired: tl.constexpr,
     apart: tl.constexpr,
 ) -> tl.tensor:
@@ -287,13 +326,17 @@ def _streamed_product(
         real = token % half < tokens
         token = token // half * apart + token % half
     total = _zeros(pieces, tile_rows, tile_tokens)
+    mine = first
     if early > 0:
         mine = _tile(x, token, real, columns, pieces, 0, early)
-        total = _added_product(first, mine, total, pieces)
+        if not early_last:
+            total = _added_product(first, mine, total, pieces)
     for begin in range(early, share, tile_columns):
         w = _tile(weight, row, real_row, columns, pieces, begin, tile_columns)
         own = _tile(x, token, real, columns, pieces, begin, tile_columns)
         total = _added_product(w, own, total, pieces)
+    if early > 0 and early_last:
+        total = _added_product(first, mine, total, pieces)
     if pieces == 1:
         return total
     else:
@@ -316,19 +359,35 @@ def multiplied(
     tile_rows: tl.constexpr,
     tile_columns: tl.constexpr,
     early: tl.constexpr,
+    early_last: tl.constexpr = False,
     paired: tl.constexpr = False,
     apart: tl.constexpr = 0,
+    overlap: tl.constexpr = False,
 ) -> tl.tensor:
     """[tile_rows, tile_tokens] float32: rows of a matrix, of which `first` was loaded, with x [tokens, columns].
 
+    `early_last`: that is multiplied behind all others, which are then asked for sooner, and takes room until then.
     `paired`: the second half of them with what lies `apart` rows behind x.
     """
     if tile_columns == 0:
         return _held_product(
-            first, x, weight, tokens, rows, columns, gated, pieces, tile_tokens, tile_rows, early, paired, apart
+            first,
+            x,
+            weight,
+            tokens,
+            rows,
+            columns,
+            gated,
+            pieces,
+            tile_tokens,
+            tile_rows,
+            early,
+            paired,
+            apart,
+            overlap,
         )
     else:
         return _streamed_product(
             first, x, weight, row, real_row, tokens, columns, pieces, tile_tokens, tile_rows, tile_columns, early,
-            paired, apart,
+            early_last, paired, apart,
         )  # fmt: skip

@@ -74,6 +74,7 @@ def product(
     tile_rows: tl.constexpr,
     tile_columns: tl.constexpr,
     early: tl.constexpr,
+    early_last: tl.constexpr,
     ahead: tl.constexpr,
     power_columns: tl.constexpr,
     overlap: tl.constexpr,
@@ -144,7 +145,7 @@ def product(
         )
     result = multiplied(
         first, x, weight, safe, real_row, tokens, rows, columns, False, pieces, tile_tokens, tile_rows, tile_columns,
-        early, paired, apart,
+        early, early_last, paired, apart, overlap,
     )  # fmt: skip
     if normed == "rows":
         spread = spread_of_rows(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)
@@ -232,6 +233,7 @@ def gated_product(
     tile_rows: tl.constexpr,
     tile_columns: tl.constexpr,
     early: tl.constexpr,
+    early_last: tl.constexpr,
     ahead: tl.constexpr,
     power_columns: tl.constexpr,
     overlap: tl.constexpr,
@@ -265,7 +267,7 @@ def gated_product(
         )
     result = multiplied(
         first, x, weight, safe, real_row, tokens, rows, columns, True, pieces, tile_tokens, 2 * tile_rows,
-        tile_columns, early, paired, apart,
+        tile_columns, early, early_last, paired, apart, overlap,
     )  # fmt: skip
     if normed == "rows":
         spread = spread_of_rows(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)

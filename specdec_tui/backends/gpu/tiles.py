@@ -12,7 +12,8 @@ class Tile:
     """`rows` of a matrix for one program, its columns cut into `pieces`, `columns` of each at a time, `stages` - 1 of
     them ahead; 0: those that are loaded early are held, and others take their place, see `multiplied`.
 
-    Before the kernel before has ended, `early` columns of each piece are loaded, and `ahead` more asked for. Of
+    Before the kernel before has ended, `early` columns of each piece are loaded, and `ahead` more asked for;
+    `early_last`: they are multiplied behind all others, which then are on their way sooner, but need their own room. Of
     experts `pieces` are those of one slot.
     """
 
@@ -23,6 +24,7 @@ class Tile:
     stages: int
     early: int
     ahead: int
+    early_last: bool = False
 
 
 _HELD_STEP, _HELD = 32, 112  # columns that are held together; registers of a thread that hold weights, at most
@@ -34,15 +36,16 @@ def _held(rows: int, pieces: int, early: int) -> Tile:
 
 HEAD_ROWS = 32_768  # of a matrix over the vocabulary
 _SHORT, _MOST_HELD = 1024, 8192  # columns that are loaded at once; that are held at most
+_FEW_EARLY = 64  # columns of many tokens; all that are multiplied last, whose number decides how sums round
 _FEW_ROWS = 256  # of a router: what a program has must be short, or it is waited for
 _LANES = 8  # see `experts`
 _PLAIN = (
     Tile(16, 64, 8, 8, 3, 256, 0),
-    Tile(16, 128, 4, 4, 6, 128, 512),
+    Tile(16, 128, 4, 4, 6, 64, 512, True),
     _held(16, 4, 384),
     _held(16, 16, 256),
     Tile(16, 128, 4, 4, 4, 128, 128),
-    Tile(8, 128, 4, 4, 6, 128, 256),
+    Tile(8, 128, 4, 4, 6, 64, 256, True),
     Tile(8, 64, 4, 4, 3, 256, 0),
     _held(8, 16, 256),
     Tile(8, 128, 8, 8, 4, 128, 256),
@@ -198,7 +201,7 @@ def fitting(tile: Tile, columns: int, tokens: int, matrices: int = 1, slots: int
     whole = power(-(-columns // (16 * tile.pieces)) * 16)
     early = min(tile.early, whole)
     if early and tokens > 16:
-        early = min(early, 64)
+        early = min(early, _FEW_EARLY)
     lines = (matrices * tile.rows + tile_tokens(tokens)) * power(slots)
     width = min(tile.columns, whole)
     while width > 16 and 2 * tile.pieces * lines * width * (tile.stages - 1) > _SHARED_BYTES:
