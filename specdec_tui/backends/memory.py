@@ -245,8 +245,8 @@ def give_back() -> None:
 def place(needs: Sequence[Estimate], device: str, quantization: str = "none") -> list[Placement]:
     """One placement for each model (the target first, whose quantization is given).
 
-    All on one device when they fit; else the target spread over all GPUs and the CPU, which
-    accelerate's `device_map` does. LoadError with the numbers when they cannot fit.
+    All on one device when they fit; else the target on one GPU and what drafts on another; else the target spread over
+    all GPUs and the CPU, which accelerate's `device_map` does. LoadError with the numbers when they cannot fit.
     """
     if device == "cpu":
         free = {"cpu": available_bytes("cpu")}
@@ -259,6 +259,12 @@ def place(needs: Sequence[Estimate], device: str, quantization: str = "none") ->
     if _sum(needs) + _RESERVED_BYTES <= free[roomiest]:
         return [Placement(roomiest)] * len(needs)
     target, *others = needs
+    second = max((name for name in names if name != roomiest), key=lambda name: free[name], default=roomiest)
+    alone = target.total_bytes + _RESERVED_BYTES <= free[roomiest]
+    if second != roomiest and alone and _sum(others) + _RESERVED_BYTES <= free[second]:
+        drafting = " and ".join(need.name for need in others)
+        note = f"{target.name} is on {roomiest} and {drafting} on {second}: they do not fit one GPU together."
+        return [Placement(roomiest, note=note), *(Placement(second) for _ in others)]
     room = {name: size - _RESERVED_BYTES for name, size in free.items()}
     room[roomiest] -= _sum(others)
     room = {name: max(0, size) for name, size in room.items()}

@@ -63,6 +63,16 @@ def test_a_pair_that_fits_goes_to_the_roomiest_gpu(monkeypatch: pytest.MonkeyPat
     assert all(place.max_memory is None and not place.note for place in places)
 
 
+def test_a_target_that_leaves_no_room_for_its_drafter_has_a_gpu_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus(monkeypatch, 4 * GIB, 9 * GIB, 5 * GIB)
+    needs = [needing(8 * GIB), needing(3 * GIB, "drafter"), needing(GIB, "other")]
+    target, *others = memory.place(needs, "cuda")
+    assert target.device == "cuda:1" and [place.device for place in others] == ["cuda:2", "cuda:2"]
+    assert all(place.max_memory is None for place in (target, *others))
+    assert target.note == "target is on cuda:1 and drafter and other on cuda:2: they do not fit one GPU together."
+    assert memory.place([needing(8 * GIB), needing(5 * GIB, "drafter")], "cuda")[0].max_memory is not None
+
+
 def test_a_target_too_large_for_one_gpu_is_spread_and_the_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(monkeypatch, 8 * GIB, 9 * GIB)
     target, drafter = memory.place([needing(12 * GIB), needing(GIB, "drafter")], "cuda")
