@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 import torch
+from cards_apart import On
 from test_device_run import DRAFTERS, GREEDY, PROMPT, RULES, assert_same, drafter_of
 from tiny_transformers import tiny_model
 
 from specdec_tui.backends import cuda_graphs
+from specdec_tui.backends.cards import Card
 from specdec_tui.backends.causal_lm import TransformersModel
+from specdec_tui.backends.gpu import model as gpu_model
+from specdec_tui.backends.gpu.laid import Where
+from specdec_tui.backends.model import StaticSequence
 from specdec_tui.decoding.device_run import Programs
+from specdec_tui.decoding.drafters import ModelDrafter
 from specdec_tui.decoding.lookup import LookupDrafter
 from specdec_tui.decoding.loop import decode
 from specdec_tui.decoding.records import EMITTED, Notice, Record, RoundVerified, tokens_of
@@ -159,6 +165,42 @@ def test_rounds_that_are_under_way_meanwhile_are_those_step_by_step_and_a_pause_
     for run in (ahead, paused):
         rounds = [record for record in run if isinstance(record, RoundVerified)]
         assert 1e-5 < sum(record.seconds for record in rounds) / len(rounds) < 0.01
+
+
+class Elsewhere(TransformersModel):
+    """A card stands for another one, with a stream of its own."""
+
+    def open_static(self, capacity: int) -> StaticSequence:
+        return On(Card(self.device, 1), super().open_static(capacity))
+
+
+@pytest.mark.parametrize("sampler", [GREEDY, Sampler("topknucleus", 0.9, 20, 0.9)], ids=["greedy", "sampled"])
+def test_captured_runs_over_two_cards_that_one_stands_for_are_those_of_one(
+    sampler: Sampler, pair: tuple[TransformersModel, TransformersModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, small = pair
+    here, there = (Card(target.device, number) for number in (0, 1))
+    settings: dict[str, Any] = {"strategy": "tested", "sampler": sampler, "gamma": 3, "max_new_tokens": 40, "seed": 5}
+
+    def run(target: TransformersModel, drafter: TransformersModel | None) -> list[Record]:
+        drafting = None if drafter is None else ModelDrafter(drafter, target.vocab_size)
+        programs = Programs(cuda_graphs.capture, cuda_graphs.mark)
+        found = list(decode(target, PROMPT, drafter=drafting, programs=programs, **settings))
+        assert not any(isinstance(record, Notice) for record in found)
+        return found
+
+    alone, drafted = run(target, None), run(target, small)
+    moved = Elsewhere(small.model)
+    assert_same(drafted, run(target, moved))
+    if target.dtype is torch.float32:
+        return  # the layers of transformers are captured on one card alone
+    spread = TransformersModel(target.model)
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu_model, "where_of", lambda model, decoder: Where(there, (there, here), here))
+        spread.open_static(256)
+    assert_same(alone, run(spread, None))
+    assert_same(drafted, run(spread, small))
+    assert_same(drafted, run(spread, moved))
 
 
 def test_a_capture_that_fails_leaves_the_stream_as_it_was_and_another_can_follow() -> None:
