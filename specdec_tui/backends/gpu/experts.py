@@ -12,28 +12,41 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
+from specdec_tui.backends.gpu.choosing import finding, operands, results
 from specdec_tui.backends.gpu.multiplied import activated, multiplied, prefetch
 from specdec_tui.backends.gpu.sums import spread_of_rows, stream_row
 
 _LANES = tl.constexpr(8)  # the narrow side of a tensor core's tile; a token fills one of them
-_AT_ONCE, _BLOCK = tl.constexpr(64), tl.constexpr(32)  # scores that all others are compared with at a time
 
 
 @triton.jit
-def _ranked(scores: tl.tensor, count: tl.constexpr, power_count: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
-    """Of one token: the scores of its experts, and how many stand before each: those of higher scores, or as high and
-    earlier. They are of the kernel before, or of one whose end that one waited for."""
-    expert = tl.arange(0, power_count)
-    own = tl.load(scores + expert, mask=expert < count, other=-float("inf"), cache_modifier=".cg")
-    before = tl.zeros((power_count,), tl.int32)
-    block: tl.constexpr = power_count if power_count <= _AT_ONCE else _BLOCK  # as far as registers go
-    for begin in range(0, power_count, block):
-        other = begin + tl.arange(0, block)
-        score = tl.load(scores + other, mask=other < count, other=-float("inf"), cache_modifier=".cg")
-        higher = score[None, :] > own[:, None]
-        earlier = (score[None, :] == own[:, None]) & (other[None, :] < expert[:, None])
-        before += tl.sum((higher | earlier).to(tl.int32), 1)
-    return own, tl.where(expert < count, before, power_count)
+def _chosen(
+    scores: tl.tensor,
+    count: tl.constexpr,
+    slots: tl.constexpr,
+    power_count: tl.constexpr,
+    behind: tl.constexpr,
+    overlap: tl.constexpr,
+) -> tl.tuple:
+    """Of one token: the experts of the highest scores, of equal ones the earlier first, then their scores. `behind`:
+    the scores are of a kernel that was waited for, else of one whose end that one waited for."""
+    if overlap:
+        return tl.inline_asm_elementwise(
+            finding(count, slots, behind), operands(slots), [scores.to(tl.int64)], dtype=results(slots), is_pure=False,
+            pack=1,
+        )  # fmt: skip
+    else:
+        expert = tl.arange(0, power_count)
+        own = tl.load(scores + expert, mask=expert < count, other=-float("inf"))
+        stands = (own[:, None] > own[None, :]) | ((own[:, None] == own[None, :]) & (expert[:, None] < expert[None, :]))
+        before = tl.sum(stands.to(tl.int32), 0)
+        experts: tl.tuple = ()
+        found: tl.tuple = ()
+        for slot in tl.static_range(slots):
+            here = before == slot
+            which = tl.minimum(tl.sum(tl.where(here, expert, 0), 0), count - 1)  # what is no number chooses some
+            experts, found = experts + (which,), found + (tl.sum(tl.where(here, own, 0.0), 0),)
+        return experts + found
 
 
 @triton.jit
@@ -78,9 +91,11 @@ def gated_experts(
         gdc_wait()
         gdc_launch_dependents()  # only now: who comes next reads the scores before it waits
     token = pair // slots
-    _, before = _ranked(scores + token * score_row, count, power_count)
-    here = tl.where(before == pair % slots, tl.arange(0, power_count), 0)
-    expert = tl.minimum(tl.sum(here, 0), count - 1).to(tl.int64)  # scores that are not numbers choose some
+    chosen = _chosen(scores + token * score_row, count, slots, power_count, True, overlap)
+    expert = chosen[0]
+    for slot in tl.static_range(1, slots):
+        expert = tl.where(pair % slots == slot, chosen[slot], expert)
+    expert = expert.to(tl.int64)
     if biased:
         shift = tl.load(bias + expert * (2 * rows) + safe).to(tl.float32)
     if normed:
@@ -153,6 +168,7 @@ def add_experts(
     early: tl.constexpr,
     ahead: tl.constexpr,
     power_count: tl.constexpr,
+    threads: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
     """y [tokens, rows] += the sum over slots of share · (x @ weight.T + bias) of the expert in that slot.
@@ -180,13 +196,21 @@ def add_experts(
         gate = tl.load(scores + token * score_row + count, cache_modifier=".cg")
         part = tl.where(real_slot, tl.sigmoid(gate) * scale, 0.0)
     else:
-        own_score, order = _ranked(scores + token * score_row, count, power_count)
-        grown = tl.exp(own_score - tl.max(own_score, 0))
-        total_grown = tl.sum(tl.where(order < slots, grown, 0.0) if among else grown, 0)
-        here = order[None, :] == slot[:, None]
-        expert = tl.sum(tl.where(here, tl.arange(0, power_count)[None, :], 0), 1)
-        expert = tl.minimum(expert, count - 1).to(tl.int64)  # scores that are not numbers choose some
-        part = tl.sum(tl.where(here & real_slot[:, None], grown[None, :], 0.0), 1) / total_grown * scale
+        chosen = _chosen(scores + token * score_row, count, slots, power_count, False, overlap)
+        highest, expert = chosen[slots], tl.zeros((pieces,), tl.int32)
+        grown = tl.zeros((pieces,), tl.float32)
+        total_grown = highest * 0.0
+        for other in tl.static_range(slots):
+            share_of = tl.exp(chosen[slots + other] - highest)
+            expert = tl.where(slot == other, chosen[other], expert)
+            grown = tl.where(slot == other, share_of, grown)
+            total_grown += share_of
+        if not among:
+            each = tl.arange(0, max(power_count, threads))  # of fewer each thread would load several
+            every = tl.load(scores + token * score_row + each, mask=each < count, other=-float("inf"), cache_modifier=".cg")
+            total_grown = tl.sum(tl.exp(every - highest), 0)
+        part = tl.where(real_slot, grown / total_grown * scale, 0.0)
+        expert = expert.to(tl.int64)
     start = expert[:, None] * (rows * columns) + safe.to(tl.int64)[None, :] * columns
     real = real_slot[:, None] & real_row[None, :]
     if biased:

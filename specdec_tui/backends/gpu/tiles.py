@@ -68,13 +68,14 @@ _FEW = (
     Tile(16, 64, 8, 8, 3, 256, 0),
 )
 _EXPERTS = (
+    Tile(32, 128, 1, 4, 4, 0, 0),
+    Tile(64, 128, 1, 8, 4, 0, 0),
+    Tile(16, 128, 1, 2, 5, 0, 0),
+    Tile(32, 64, 1, 4, 6, 0, 0),
     Tile(16, 64, 4, 4, 4, 0, 0),
-    Tile(16, 64, 4, 4, 6, 0, 0),
-    Tile(32, 64, 4, 8, 3, 0, 0),
-    Tile(16, 128, 4, 4, 3, 0, 0),
-    Tile(8, 128, 4, 4, 4, 0, 0),
+    Tile(32, 128, 1, 4, 5, 0, 0),
     Tile(32, 64, 2, 4, 4, 0, 0),
-    Tile(64, 64, 1, 4, 5, 0, 0),
+    Tile(16, 256, 1, 2, 4, 0, 0),
 )
 _HEAD = (Tile(64, 256, 1, 4, 3, 0, 256), Tile(64, 128, 1, 4, 4, 0, 256), Tile(128, 64, 1, 4, 5, 0, 128))
 
@@ -125,7 +126,7 @@ def candidates(gated: bool, rows: int, columns: int, slots: int = 0) -> tuple[Ti
     `slots`: of experts, how many of them a token chooses.
     """
     if slots:
-        return _EXPERTS if gated else _of_slots(slots, columns)
+        return _EXPERTS if gated else _of_slots(slots)
     found = _GATED if gated else _HEAD if rows >= HEAD_ROWS else _FEW if rows <= _FEW_ROWS else _PLAIN
     return tuple(tile for tile in found if tile.columns or columns <= _MOST_HELD)
 
@@ -141,19 +142,19 @@ def _room(tile: Tile, matrices: int) -> int:
     return (_HELD if tile.warps <= 8 else 72) // of_step * _HELD_STEP  # of more threads each has fewer registers
 
 
-def _of_slots(slots: int, columns: int) -> tuple[Tile, ...]:
+def _of_slots(slots: int) -> tuple[Tile, ...]:
     """At least four pieces of all slots together."""
     cuts = max(1, 4 // power(slots))
     warps = 4 if power(slots) * cuts <= 4 else 8
-    early = 64 if columns >= 128 * cuts else 0  # else all of a piece
     found = (
-        Tile(16, 64, cuts, warps, 4, 64, early),
-        Tile(16, 64, cuts, warps, 4, 128, 0),
-        Tile(8, 64, cuts, warps, 4, 128, 0),
-        Tile(16, 64, 2 * cuts, 8, 4, 64, 0),
-        Tile(16, 128, cuts, 8, 3, 64, 128),
-        Tile(32, 64, cuts, 8, 4, 64, 0),
         Tile(8, 128, cuts, 4, 4, 64, 256),
+        Tile(16, 64, 2 * cuts, 8, 4, 64, 0),
+        Tile(16, 64, cuts, warps, 4, 64, 512),
+        Tile(16, 128, cuts, 8, 4, 64, 256),
+        Tile(32, 64, cuts, 8, 4, 64, 0),
+        Tile(16, 64, cuts, warps, 6, 64, 128),
+        Tile(8, 128, cuts, 4, 4, 64, 512),
+        Tile(16, 64, cuts, warps, 4, 64, 64),
     )
     return tuple(dict.fromkeys(found))
 
