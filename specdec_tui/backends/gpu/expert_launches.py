@@ -106,6 +106,6 @@ def add_experts(
         follow.x if follow else y, kind.count, slots, room.scores.shape[1], shared,
         kind.normed or kind.scoring == "chosen", scale if shared else kind.scale * scale, rows, columns,
         rules.norm_offset, biased, follow is not None, tile.pieces, tile.pieces * power(slots), tile.rows,
-        tile.columns, tile.early, tile.ahead, max(32, power(kind.count)), 32 * tile.warps, rules.overlap, num_warps=tile.warps,
-        num_stages=tile.stages, **rules.launch,
+        tile.columns, tile.early, tile.ahead, max(32, power(kind.count)), 32 * tile.warps, rules.overlap,
+        num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
     )  # fmt: skip

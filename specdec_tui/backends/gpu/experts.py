@@ -1,10 +1,14 @@
 """Mixtures of experts for a few tokens, in Triton; see `products` for what all kernels keep to.
 
 Behind the router, a product like others, two kernels stand for those of a plain MLP: gate and up of each token's
-experts are multiplied, and so is down, summed over a token's experts and added to the stream. Each program finds out
-from the scores which experts are chosen: to wait until one has told all others would take longer. Only experts that
-were chosen are read; those that several tokens chose come from the cache. No program sees more than one token.
+experts are multiplied, and so is down, summed over a token's experts and added to the stream. Each warp finds out from
+the scores which experts are chosen: to wait until one has told all others would take longer. It asks for each score
+once: all programs need those few lines, which the L2 cache hands out to one warp after the other, and Triton's own
+loads of so few numbers, one for each way they are laid out, took longer than the weights of 64 experts. Only experts
+that were chosen are read; those that several tokens chose come from the cache. No program sees more than one token.
 """
+
+# ruff: noqa: RUF005 (Triton's tuples are added to)
 
 from __future__ import annotations
 
@@ -45,7 +49,8 @@ def _chosen(
         for slot in tl.static_range(slots):
             here = before == slot
             which = tl.minimum(tl.sum(tl.where(here, expert, 0), 0), count - 1)  # what is no number chooses some
-            experts, found = experts + (which,), found + (tl.sum(tl.where(here, own, 0.0), 0),)
+            experts = experts + (which,)
+            found = found + (tl.sum(tl.where(here, own, 0.0), 0),)
         return experts + found
 
 
@@ -177,8 +182,8 @@ def add_experts(
     `gated_experts`; a share is `scale` · the softmax of scores [tokens, score_row] over all `count` experts, or `among`
     those in a slot. `shared`: there is one expert, of all tokens, whose share is `scale` · the sigmoid of score
     `count`, and of weight and bias it is the only one. Of the `pieces`, a power of two, `cuts` stand for the columns of
-    a slot; all else as in `products.product`. One program for `tile_rows` rows of a token. The kernel before may let
-    this one begin only when the scores are there.
+    a slot; all else as in `products.product`. One program, of so many
+    `threads`, for `tile_rows` rows of a token. The kernel before may let this one begin only when the scores are there.
     """
     share: tl.constexpr = (columns + cuts * 16 - 1) // (cuts * 16) * 16
     token = tl.program_id(0)
@@ -207,7 +212,9 @@ def add_experts(
             total_grown += share_of
         if not among:
             each = tl.arange(0, max(power_count, threads))  # of fewer each thread would load several
-            every = tl.load(scores + token * score_row + each, mask=each < count, other=-float("inf"), cache_modifier=".cg")
+            every = tl.load(
+                scores + token * score_row + each, mask=each < count, other=-float("inf"), cache_modifier=".cg"
+            )
             total_grown = tl.sum(tl.exp(every - highest), 0)
         part = tl.where(real_slot, grown / total_grown * scale, 0.0)
         expert = expert.to(tl.int64)

@@ -79,7 +79,7 @@ def keep(card: str, tiles: Tiles) -> None:
 
 def _path(card: str) -> Path:
     code = hashlib.sha256(f"{card} {torch.__version__}".encode())
-    for name in ("products.py", "multiplied.py", "sums.py", "attention.py", "experts.py", "tiles.py"):
+    for name in ("products.py", "multiplied.py", "sums.py", "attention.py", "choosing.py", "experts.py", "tiles.py"):
         code.update(reading.read_bytes(_OWN_CODE / name, most=_MOST_BYTES))
     return cache_folder() / _FOLDER / f"{code.hexdigest()[:32]}.json"
 
