@@ -236,11 +236,12 @@ def add_experts(
     total = tl.zeros((pieces, tile_rows, _LANES), tl.float32)
     if early > 0:
         mine = _pieces_of(x, own_start, own_real, cut, columns, share, 0, early)
-        total = tl.dot(first, tl.permute(mine, (0, 2, 1)), total)
     for begin in range(early, share, tile_columns):
         w = _pieces_of(weight, start, real, cut, columns, share, begin, tile_columns)
         own = _pieces_of(x, own_start, own_real, cut, columns, share, begin, tile_columns)
         total = tl.dot(w, tl.permute(own, (0, 2, 1)), total)
+    if early > 0:  # only now: the loop's first tiles are asked for while this one's numbers come
+        total = tl.dot(first, tl.permute(mine, (0, 2, 1)), total)
     found = tl.sum(total, 2)  # zeros but for one
     if biased:
         found += shift.to(tl.float32)
