@@ -75,8 +75,8 @@ def gated_experts(
         own.x, own.x if own.stream is None else own.stream, linear.weight, linear.bias if biased else linear.weight,
         room.scores, room.active, count, kind.chosen, room.scores.shape[1], both // 2, columns, in_turn,
         own.stream is not None, rules.epsilon, biased, activation, kind.limit, kind.alpha, tile.pieces, tile.rows,
-        tile.columns, power(columns), max(32, power(count)), rules.overlap, num_warps=tile.warps,
-        num_stages=tile.stages, **rules.launch,
+        tile.columns, power(columns), max(32, power(count)), _by_warp(own.x.device), rules.overlap,
+        num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
     )  # fmt: skip
 
 
@@ -106,6 +106,11 @@ def add_experts(
         follow.x if follow else y, kind.count, slots, room.scores.shape[1], shared,
         kind.normed or kind.scoring == "chosen", scale if shared else kind.scale * scale, rows, columns,
         rules.norm_offset, biased, follow is not None, tile.pieces, tile.pieces * power(slots), tile.rows,
-        tile.columns, tile.early, tile.ahead, max(32, power(kind.count)), 32 * tile.warps, rules.overlap,
-        num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
+        tile.columns, tile.early, tile.ahead, max(32, power(kind.count)), _by_warp(y.device), 32 * tile.warps,
+        rules.overlap, num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
     )  # fmt: skip
+
+
+def _by_warp(device: torch.device) -> bool:
+    """Whether a device's warps reduce numbers over their lanes."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)

@@ -30,11 +30,12 @@ def _chosen(
     slots: tl.constexpr,
     power_count: tl.constexpr,
     behind: tl.constexpr,
-    overlap: tl.constexpr,
+    by_warp: tl.constexpr,
 ) -> tl.tuple:
     """Of one token: the experts of the highest scores, of equal ones the earlier first, then their scores. `behind`:
-    the scores are of a kernel that was waited for, else of one whose end that one waited for."""
-    if overlap:
+    the scores are of a kernel that was waited for, else of one whose end that one waited for. `by_warp`: as `choosing`
+    has it, which takes compute capability 8.0."""
+    if by_warp:
         return tl.inline_asm_elementwise(
             finding(count, slots, behind), operands(slots), [scores.to(tl.int64)], dtype=results(slots), is_pure=False,
             pack=1,
@@ -79,6 +80,7 @@ def gated_experts(
     tile_columns: tl.constexpr,
     power_columns: tl.constexpr,
     power_count: tl.constexpr,
+    by_warp: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
     """y [tokens · slots, rows] = activation(x @ gate.T) · (x @ up.T), by the expert of each token and slot.
@@ -96,7 +98,7 @@ def gated_experts(
         gdc_wait()
         gdc_launch_dependents()  # only now: who comes next reads the scores before it waits
     token = pair // slots
-    chosen = _chosen(scores + token * score_row, count, slots, power_count, True, overlap)
+    chosen = _chosen(scores + token * score_row, count, slots, power_count, True, by_warp)
     expert = chosen[0]
     for slot in tl.static_range(1, slots):
         expert = tl.where(pair % slots == slot, chosen[slot], expert)
@@ -173,6 +175,7 @@ def add_experts(
     early: tl.constexpr,
     ahead: tl.constexpr,
     power_count: tl.constexpr,
+    by_warp: tl.constexpr,
     threads: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
@@ -201,7 +204,7 @@ def add_experts(
         gate = tl.load(scores + token * score_row + count, cache_modifier=".cg")
         part = tl.where(real_slot, tl.sigmoid(gate) * scale, 0.0)
     else:
-        chosen = _chosen(scores + token * score_row, count, slots, power_count, False, overlap)
+        chosen = _chosen(scores + token * score_row, count, slots, power_count, False, by_warp)
         highest, expert = chosen[slots], tl.zeros((pieces,), tl.int32)
         grown = tl.zeros((pieces,), tl.float32)
         total_grown = highest * 0.0
