@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -57,7 +58,7 @@ CASES = {
 }
 
 
-def product(x: torch.Tensor, matrix: Packed, **more: bool) -> torch.Tensor:
+def product(x: torch.Tensor, matrix: Packed, **more: Any) -> torch.Tensor:
     y = torch.zeros(len(x), matrix.rows, dtype=torch.float32, device=DEVICE)
     packed_launch.product(x, matrix, y, **more)
     return y
@@ -129,6 +130,33 @@ def test_bias_activation_and_a_branch_are_added(dtype: torch.dtype) -> None:
     packed_launch.product(x, pack(held, dtype), y, bias=bias, activation="relu", scale=0.5, added=True)
     plain = product(x, pack(held, dtype)) + bias.float()
     torch.testing.assert_close(y, before + 0.5 * plain.relu())
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("case", ["nf4", "int8", "rows that fill no tile"])
+def test_a_norm_reads_sums_that_a_product_left(case: str, dtype: torch.dtype) -> None:
+    held = CASES[case]
+    rows, tokens = held.shape[0], 6
+    x, stream = some(tokens, held.shape[1], dtype), some(tokens, rows, dtype)
+    weights, z = some(1, rows, dtype)[0], some(tokens, rows, dtype)
+    left = torch.full((tokens, 1, -(-rows // 16)), -1.0, device=DEVICE)
+    follow = packed_launch.Follow(weights, z, 1.0)
+    packed_launch.product(x, pack(held, dtype), stream, added=True, follow=follow, left=left)
+    expected = stream.double().square().sum(-1)
+    torch.testing.assert_close(left.double().sum((1, 2)), expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(z, (stream.float() * (weights.float() + 1.0)).to(dtype))
+
+    reader = pack(codes("int4", 32, rows if rows % 16 == 0 else 48), dtype)
+    z, stream = (torch.nn.functional.pad(own, (0, reader.columns - rows)) for own in (z, stream))
+    by_sums = product(z, reader, normed=packed_launch.Normed(stream, 1e-5, left))
+    by_rows = product(z, reader, normed=packed_launch.Normed(stream, 1e-5))
+    torch.testing.assert_close(by_sums, by_rows, rtol=1e-6, atol=1e-5)
+    for token in range(tokens):  # whose numbers are those of the token alone
+        own = slice(token, token + 1)
+        alone = product(z[own], reader, normed=packed_launch.Normed(stream[own], 1e-5, left[own]))
+        assert torch.equal(by_sums[own], alone)
+    wrong = product(z, reader, normed=packed_launch.Normed(stream, 1e-5, left.roll(1, 0)))
+    assert (wrong - by_rows).abs().max() > 1e-2
 
 
 def test_a_gate_that_ends_within_a_tile_is_refused() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specdec_tui.backends.decoder import Decoder
-from specdec_tui.backends.gpu.packed.packing import Packed
+from specdec_tui.backends.gpu.packed.packing import ROWS, Packed
 from specdec_tui.backends.gpu.tiles import Tiles, attention_cut, power, tile_tokens
 from specdec_tui.backends.gpu.weights import Affine
 
@@ -216,13 +216,14 @@ def product(
             own.x,
             linear.weight,
             y,
-            normed=None if own.stream is None else packed_launch.Normed(own.stream, rules.epsilon),
+            normed=None if own.stream is None else packed_launch.Normed(own.stream, rules.epsilon, own.sums),
             bias=linear.bias if linear.bias.numel() else None,
             activation=activation,
             scale=scale,
             cap=cap,
             added=added,
             follow=None if follow is None else packed_launch.Follow(follow.norm, follow.x, rules.norm_offset),
+            left=sums,
             overlap=rules.overlap,
         )
         return
@@ -258,8 +259,10 @@ def read_tokens(own: Read) -> int:
 def left_sums(rules: Rules, linear: Affine, tokens: int, kinds: int) -> Tensor:
     """Room for the sums that a product leaves."""
     rows, columns = linear.weight.shape
-    parts = -(-rows // rules.tiles.of(False, rows, columns, tokens).rows)
-    return torch.empty(tokens, kinds, parts, dtype=torch.float32, device=linear.weight.device)
+    packed = isinstance(linear.weight, Packed)
+    parts = -(-rows // (ROWS if packed else rules.tiles.of(False, rows, columns, tokens).rows))
+    device = linear.weight.weight.device if packed else linear.weight.device
+    return torch.empty(tokens, kinds, parts, dtype=torch.float32, device=device)
 
 
 def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation: str) -> None:
@@ -273,7 +276,7 @@ def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation
             linear.weight,
             y,
             activation,
-            normed=None if own.stream is None else packed_launch.Normed(own.stream, rules.epsilon),
+            normed=None if own.stream is None else packed_launch.Normed(own.stream, rules.epsilon, own.sums),
             bias=linear.bias if linear.bias.numel() else None,
             overlap=rules.overlap,
         )

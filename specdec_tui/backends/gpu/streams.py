@@ -187,7 +187,7 @@ class Folded:
         self._sums = sums[0] if sums else None
 
     def _room_of_sums(self, linear: Affine, tokens: int) -> Tensor | None:
-        if self._rows or not isinstance(linear.weight, Tensor):
+        if self._rows:
             return None
         return launches.left_sums(self._rules, linear, tokens, 2 if self._rules.centred else 1)
 

@@ -147,6 +147,57 @@ _ENTRY = 128
 _SHARED = "packed_numbers"
 
 
+def joining(warps: int, parts: int) -> str:
+    """PTX by which warps that have four sums each, of `parts` kinds, all get what they make together: inputs behind as
+    many outputs. The warps' are added in order."""
+    count, size = 4 * parts, 512 * warps
+    lines = [
+        f".shared .align 16 .b8 packed_sums[{size * parts}];",
+        ".reg .b32 a, t;",
+        f".reg .f32 {', '.join(f'v{n}' for n in range(count))};",
+        "mov.u32 t, %tid.x;",
+        "mov.u32 a, packed_sums;",
+        "mad.lo.u32 t, t, 16, a;",
+    ]
+    for part in range(parts):
+        own = ", ".join(f"${count + 4 * part + n}" for n in range(4))
+        lines.append(f"st.shared.v4.f32 [t + {size * part}], {{{own}}};")
+    lines += ["bar.sync 0;", "mov.u32 t, %laneid;", "mad.lo.u32 t, t, 16, a;"]
+    for warp in range(warps):
+        held = [f"v{n}" if warp else f"${n}" for n in range(count)]
+        for part in range(parts):
+            four = ", ".join(held[4 * part : 4 * part + 4])
+            lines.append(f"ld.shared.v4.f32 {{{four}}}, [t + {size * part + 512 * warp}];")
+        lines += [f"add.rn.f32 ${n}, ${n}, v{n};" for n in range(count if warp else 0)]
+    return "{\n" + "\n".join(lines) + "\n}"
+
+
+def reading(kind: str) -> str:
+    """PTX: the number at $1, of `kind` bf16, f16 or f32, as float32."""
+    if kind == "f32":
+        return "ld.global.f32 $0, [$1];"
+    convert = "mov.b32 $0, {0, h};" if kind == "bf16" else "cvt.f32.f16 $0, h;"
+    return f"{{ .reg .b16 h; ld.global.b16 h, [$1]; {convert} }}"
+
+
+def writing(kind: str) -> str:
+    """PTX that stores $2, rounded to `kind` (bf16, f16, f32), at $1 unless that is 0, by a program's first warp."""
+    bits = 32 if kind == "f32" else 16
+    convert = "mov.b32 h, $2;" if kind == "f32" else f"cvt.rn.{kind}.f32 h, $2;"
+    lines = [
+        f".reg .b{bits} h;",
+        ".reg .b32 t;",
+        ".reg .pred q;",
+        "mov.u32 t, %tid.x;",
+        "setp.ne.s64 q, $1, 0;",
+        "setp.lt.and.u32 q, t, 32, q;",
+        convert,
+        f"@q st.global.b{bits} [$1], h;",
+        "mov.u32 $0, 0;",
+    ]
+    return "{\n" + "\n".join(lines) + "\n}"
+
+
 def _looked_up() -> str:
     """Numbers of 16 bits by pairs of 4-bit codes, from what `filling` put into shared memory; its result is $5."""
     lines = [f"mov.u32 b, {_SHARED};"]

@@ -23,164 +23,20 @@ import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
 from specdec_tui.backends.gpu.multiplied import activated, capped
-from specdec_tui.backends.gpu.packed.unpacked import ROWS, place_of
-
-_WITH_TABLE = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r")
-
-
-@triton.jit
-def _column(inner: tl.tensor, width: tl.constexpr) -> tl.tensor:
-    """The column, within a plane of a chunk, of each place of a product's inner dimension [u, k, t, b]."""
-    quarter: tl.constexpr = width // 4
-    if quarter == 4:
-        return inner
-    return inner // 4 % 4 * quarter + inner // 32 * 8 + inner // 16 % 2 * 4 + inner % 4
-
-
-@triton.jit
-def _held(
-    weight: tl.tensor,
-    tile: tl.tensor,
-    step: tl.constexpr,
-    chunks: tl.constexpr,
-    width: tl.constexpr,
-    warps: tl.constexpr,
-    asm: tl.constexpr,
-) -> tl.tensor:
-    """The bytes of a step, a chunk of each warp: [warps, ROWS, width] as in memory, which asm takes as they are."""
-    if asm == "":
-        return step
-    full: tl.constexpr = (step + 1) * warps <= chunks
-    units: tl.constexpr = (width + 31) // 32
-    size: tl.constexpr = width // 2 // units  # bytes of a lane that follow each other
-    thread, unit = tl.arange(0, warps * 32)[:, None, None], tl.arange(0, units)[None, :, None]
-    chunk = step * warps + thread // 32
-    source = weight + (tile.to(tl.int64) * chunks + chunk) * (ROWS * width) + unit * 512 + thread % 32 * size
-    source += tl.arange(0, size)[None, None, :]
-    packed = tl.load(source) if full else tl.load(source, mask=chunk < chunks, other=0)
-    packed = tl.reshape(packed, (warps, 8, 4, units, size // 8, 2, 4))  # warp, g, t, u, k, h, b
-    return tl.reshape(tl.permute(packed, (0, 5, 1, 3, 4, 2, 6)), (warps, ROWS, width))
-
-
-@triton.jit
-def _numbers(
-    x: tl.tensor,
-    held: tl.tensor,
-    lane: tl.tensor,
-    weight: tl.tensor,
-    numbers: tl.tensor,
-    tile: tl.tensor,
-    step: tl.constexpr,
-    chunks: tl.constexpr,
-    planes: tl.constexpr,
-    straight: tl.constexpr,
-    width: tl.constexpr,
-    warps: tl.constexpr,
-    asm: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor]:
-    """What the codes of a step stand for, for both planes: [warps, ROWS, width] in half precision, that of x."""
-    half = x.dtype.element_ty
-    if asm == "":
-        chunk = (step * warps + tl.arange(0, warps))[:, None, None]
-        column = _column(tl.arange(0, width), width)[None, None, :]
-        row = tl.arange(0, ROWS)[None, :, None]
-        source = weight + (tile.to(tl.int64) * chunks + chunk) * (ROWS * width)
-        byte, shift = place_of(row, column, planes, straight, width)
-        code = tl.load(source + byte, mask=chunk < chunks, other=0).to(tl.int32)
-        if planes == 1:
-            one = tl.load(numbers + code).to(half)
-            return one, one
-        one = tl.load(numbers + (code >> shift & 15)).to(half)
-        byte, shift = place_of(row, column + width, planes, straight, width)
-        code = tl.load(source + byte, mask=chunk < chunks, other=0).to(tl.int32)
-        return one, tl.load(numbers + (code >> shift & 15)).to(half)
-    if planes == 1:
-        one = tl.inline_asm_elementwise(asm, "=r,=r,r", [held], dtype=half, is_pure=True, pack=4)
-        return one, one
-    if straight:
-        one, two = tl.inline_asm_elementwise(asm, _WITH_TABLE, [held, lane], dtype=(half, half), is_pure=True, pack=4)
-    else:
-        one, two = tl.inline_asm_elementwise(asm, "=r,=r,=r,=r,r", [held], dtype=(half, half), is_pure=True, pack=4)
-    return one, two
-
-
-@triton.jit
-def _own(
-    x: tl.tensor,
-    places: tl.tensor,
-    begin: tl.constexpr,
-    stride: tl.constexpr,
-    tokens: tl.constexpr,
-    columns: tl.constexpr,
-    gathered: tl.constexpr,
-    width: tl.constexpr,
-    warps: tl.constexpr,
-    tile_tokens: tl.constexpr,
-) -> tl.tensor:
-    """x of all tokens of the program, at `width` columns from `begin` + `stride` · warp on: [warps, width, tokens],
-    0 beyond x. In the order of `_held`, and loaded as that is."""
-    quarter: tl.constexpr = width // 4
-    units: tl.constexpr = (quarter + 7) // 8
-    size: tl.constexpr = quarter // units
-    full: tl.constexpr = begin + stride * (warps - 1) + width <= columns
-    thread = tl.arange(0, warps * 32)[:, None, None, None]
-    token = tl.program_id(1) * tile_tokens + tl.arange(0, tile_tokens // 8)[None, :, None, None] * 8 + thread // 4 % 8
-    column = begin + thread // 32 * stride + thread % 4 * quarter + tl.arange(0, units)[None, None, :, None] * 8
-    column += tl.arange(0, size)[None, None, None, :]
-    inside = token < tokens if full else (token < tokens) & (column < columns)
-    if gathered:
-        column = tl.load(places + column, mask=column < columns, other=0)
-    own = tl.load(x + token * columns + column, mask=inside, other=0.0)
-    own = tl.reshape(own, (warps, 8, 4, tile_tokens // 8, units, size // 4, 4))  # warp, g, t, n, u, k, b
-    return tl.reshape(tl.permute(own, (0, 4, 5, 2, 6, 3, 1)), (warps, width, tile_tokens))
-
-
-@triton.jit
-def _of_group(
-    values: tl.tensor,
-    tile: tl.tensor,
-    begin: tl.constexpr,
-    stride: tl.constexpr,
-    columns: tl.constexpr,
-    group: tl.constexpr,
-    warps: tl.constexpr,
-) -> tl.tensor:
-    """Scales or offsets [warps, ROWS] of the groups that begin + stride · warp are in; 0 beyond the matrix."""
-    groups: tl.constexpr = (columns + group - 1) // group
-    full: tl.constexpr = begin + stride * (warps - 1) < columns
-    column = (begin + stride * tl.arange(0, warps))[:, None]
-    place = values + (tile * groups + column // group) * ROWS + tl.arange(0, ROWS)[None, :]
-    return tl.load(place) if full else tl.load(place, mask=column < columns, other=0.0)
-
-
-@triton.jit
-def _scales_of(
-    scales: tl.tensor,
-    offsets: tl.tensor,
-    tile: tl.tensor,
-    step: tl.constexpr,
-    columns: tl.constexpr,
-    group: tl.constexpr,
-    offset: tl.constexpr,
-    planes: tl.constexpr,
-    width: tl.constexpr,
-    warps: tl.constexpr,
-) -> tl.tensor:
-    """(scales, offsets) of a step's first plane, then of the second; the first again where there is no other."""
-    begin: tl.constexpr = step * warps * planes * width
-    stride: tl.constexpr = planes * width
-    one, two, three, four = 0.0, 0.0, 0.0, 0.0
-    if group < columns or offset:
-        one = _of_group(scales, tile, begin, stride, columns, group, warps)
-        three = one
-        if planes == 2 and group % stride != 0:
-            three = _of_group(scales, tile, begin + width, stride, columns, group, warps)
-    if offset:
-        two = _of_group(offsets, tile, begin, stride, columns, group, warps)
-        four = two
-        if planes == 2 and group % stride != 0:
-            four = _of_group(offsets, tile, begin + width, stride, columns, group, warps)
-    return one, two, three, four
+from specdec_tui.backends.gpu.packed.ending import (
+    asked_parts,
+    behind_wait,
+    factor_of_rows,
+    factor_of_sums,
+    joined,
+    joined_both,
+    leave_sums,
+    loaded,
+    row_of,
+    stored,
+)
+from specdec_tui.backends.gpu.packed.loads import held_step, numbers_of, own_columns, scales_of
+from specdec_tui.backends.gpu.packed.unpacked import ROWS
 
 
 @triton.jit
@@ -217,39 +73,10 @@ def _added(
 
 
 @triton.jit
-def _row_of(
-    stream: tl.tensor, token: tl.tensor, tokens: tl.constexpr, columns: tl.constexpr, power_columns: tl.constexpr
-) -> tl.tensor:
-    column = tl.arange(0, power_columns)
-    return tl.load(stream + token * columns + column, mask=(column < columns) & (token < tokens), other=0.0)
-
-
-@triton.jit
-def _spread(
-    stream: tl.tensor,
-    held: tl.tensor,
-    tokens: tl.constexpr,
-    columns: tl.constexpr,
-    epsilon: tl.constexpr,
-    tile_tokens: tl.constexpr,
-    power_columns: tl.constexpr,
-) -> tl.tensor:
-    """What an RMS norm multiplies each token of stream [tokens, columns] by: [1, tile_tokens] float32. `held`: the row
-    of the first of them."""
-    token = tl.arange(0, tile_tokens)
-    squares = tl.zeros((tile_tokens,), tl.float32)
-    for one in tl.static_range(min(tokens, tile_tokens)):
-        if one > 0:
-            held = _row_of(stream, tl.program_id(1) * tile_tokens + one, tokens, columns, power_columns)
-        wide = held.to(tl.float32)
-        squares = tl.where(token == one, tl.sum(wide * wide, 0), squares)
-    return tl.rsqrt(squares / columns + epsilon)[None, :]
-
-
-@triton.jit
 def packed_product(
     x: tl.tensor,
     stream: tl.tensor,
+    sums: tl.tensor,
     weight: tl.tensor,
     scales: tl.tensor,
     offsets: tl.tensor,
@@ -260,6 +87,7 @@ def packed_product(
     y: tl.tensor,
     norm: tl.tensor,
     z: tl.tensor,
+    left: tl.tensor,
     tokens: tl.constexpr,
     rows: tl.constexpr,
     columns: tl.constexpr,
@@ -271,8 +99,10 @@ def packed_product(
     width: tl.constexpr,
     asm: tl.constexpr,
     filling: tl.constexpr,
+    join: tl.constexpr,
     gated: tl.constexpr,
     normed: tl.constexpr,
+    parts: tl.constexpr,
     epsilon: tl.constexpr,
     norm_offset: tl.constexpr,
     biased: tl.constexpr,
@@ -281,6 +111,7 @@ def packed_product(
     cap: tl.constexpr,
     added: tl.constexpr,
     followed: tl.constexpr,
+    summed: tl.constexpr,
     tile_tokens: tl.constexpr,
     warps: tl.constexpr,
     early: tl.constexpr,
@@ -289,10 +120,12 @@ def packed_product(
 ) -> None:
     """y [tokens, rows] = cap(scale · activation(x @ weights.T + bias)), or `added` to what y holds.
 
-    x [tokens, columns], `gathered`: its columns come in the order `places` int32 [columns]. `normed`: x is `stream`
-    [tokens, columns] times the weights of its RMS norm, whose factor is found here and comes behind the product.
-    `followed`: z [tokens, rows] = y times the weights `norm` of its own. `gated`: y = activation(x @ gate.T) · (x @
-    up.T); the weights [2 · rows, columns] and bias [2 · rows] hold gate, then up, and rows is a multiple of ROWS.
+    x [tokens, columns], `gathered`: its columns come in the order `places` int32 [columns]. `normed`: x is a stream
+    [tokens, columns] times the weights of its RMS norm, whose factor comes behind the product: by the stream's `sums`
+    float32 [tokens, 1, parts], or where there are none by the `stream` itself. `followed`: z [tokens, rows] = y times
+    the weights `norm` of its own; `summed`: sums of y are `left` [tokens, 1, row tiles], see `sums`. `gated`: y =
+    activation(x @ gate.T) · (x @ up.T); the weights [2 · rows, columns] and bias [2 · rows] hold gate, then up, and
+    rows is a multiple of ROWS.
     One program for ROWS rows and `tile_tokens` tokens; `early` steps are loaded before the kernel before has ended.
     """
     chunk: tl.constexpr = planes * width
@@ -307,72 +140,84 @@ def packed_product(
     found: tl.tuple = ()
     more: tl.tuple = ()
     for step in tl.static_range(min(early, steps)):
-        held = held + (_held(weight, tile, step, chunks, width, warps, asm),)
-        found = found + (_scales_of(scales, offsets, tile, step, columns, group, offset, planes, width, warps),)
+        held = held + (held_step(weight, tile, step, chunks, width, warps, asm),)
         if gated:
-            kept = kept + (_held(weight, below, step, chunks, width, warps, asm),)
-            more = more + (_scales_of(scales, offsets, below, step, columns, group, offset, planes, width, warps),)
+            kept = kept + (held_step(weight, below, step, chunks, width, warps, asm),)
+            more = more + (scales_of(scales, offsets, below, step, columns, group, offset, planes, width, warps),)
+        found = found + (scales_of(scales, offsets, tile, step, columns, group, offset, planes, width, warps),)
     lane = 0
     if filling != "":
         lane = tl.inline_asm_elementwise(filling, "=r,l", [tables.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1)
-    row = tile * ROWS + tl.arange(0, ROWS)[:, None]
+    row = tile * ROWS + tl.arange(0, ROWS)[None, :, None]
+    real = tl.minimum(row, rows - 1)
     shift, lift, factor, own_scale, other_scale = 0.0, 0.0, 0.0, 1.0, 1.0
     if group >= columns and not offset:  # one for the whole row
-        own_scale = tl.load(scales + row)
+        own_scale = loaded(scales, row, asm)
         if gated:
-            other_scale = tl.load(scales + rows + row)
+            other_scale = loaded(scales, rows + row, asm)
     if biased:
-        shift = tl.load(bias + row, mask=row < rows, other=0.0).to(tl.float32)
+        shift = loaded(bias, real, asm)
         if gated:
-            lift = tl.load(bias + rows + row, mask=row < rows, other=0.0).to(tl.float32)
+            lift = loaded(bias, rows + real, asm)
     if followed:
-        factor = tl.load(norm + row, mask=row < rows, other=0.0).to(tl.float32) + norm_offset
+        factor = loaded(norm, real, asm) + norm_offset
     if overlap:
         gdc_wait()
-    token = tl.program_id(1) * tile_tokens + tl.arange(0, tile_tokens)[None, :]
+    token = tl.program_id(1) * tile_tokens + tl.arange(0, tile_tokens)[None, None, :]
     place, inside = token * rows + row, (token < tokens) & (row < rows)
     # Asked for before the product, so that what comes behind it need not wait.
-    before, own_row = 0.0, 0.0
-    if normed:
-        own_row = _row_of(stream, tl.program_id(1) * tile_tokens, tokens, columns, power_columns)
+    before, own_row, asked = 0.0, 0.0, 0.0
+    if normed and parts > 0:
+        asked = asked_parts(sums, 0, tokens, parts, tile_tokens)
+    elif normed:
+        own_row = row_of(stream, tl.program_id(1) * tile_tokens, tokens, columns, power_columns)
     if added:
-        before = tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
+        before = loaded(y, tl.minimum(token, tokens - 1) * rows + real + behind_wait(asm), asm)
     total = tl.zeros((warps, ROWS, tile_tokens), tl.float32)
     other = tl.zeros((warps, ROWS, tile_tokens), tl.float32)
     for step in tl.static_range(steps):
         if step + early < steps:
-            held = held + (_held(weight, tile, step + early, chunks, width, warps, asm),)
+            held = held + (held_step(weight, tile, step + early, chunks, width, warps, asm),)
             found = found + (
-                _scales_of(scales, offsets, tile, step + early, columns, group, offset, planes, width, warps),
+                scales_of(scales, offsets, tile, step + early, columns, group, offset, planes, width, warps),
             )
             if gated:
-                kept = kept + (_held(weight, below, step + early, chunks, width, warps, asm),)
+                kept = kept + (held_step(weight, below, step + early, chunks, width, warps, asm),)
                 more = more + (
-                    _scales_of(scales, offsets, below, step + early, columns, group, offset, planes, width, warps),
+                    scales_of(scales, offsets, below, step + early, columns, group, offset, planes, width, warps),
                 )
-        first = _own(x, places, step * warps * chunk, chunk, tokens, columns, gathered, width, warps, tile_tokens)
+        first = own_columns(
+            x, places, step * warps * chunk, chunk, tokens, columns, gathered, width, warps, tile_tokens
+        )
         second = first
         if planes == 2:
-            second = _own(
+            second = own_columns(
                 x, places, step * warps * chunk + width, chunk, tokens, columns, gathered, width, warps, tile_tokens
             )
-        one, two = _numbers(
+        one, two = numbers_of(
             x, held[step], lane, weight, numbers, tile, step, chunks, planes, straight, width, warps, asm
         )
         total = _added(total, one, two, first, second, found[step], columns, group, offset, planes, width)
         if gated:
-            one, two = _numbers(
+            one, two = numbers_of(
                 x, kept[step], lane, weight, numbers, below, step, chunks, planes, straight, width, warps, asm
             )
             other = _added(other, one, two, first, second, more[step], columns, group, offset, planes, width)
-    result = tl.sum(total, 0) * own_scale
-    spread = 1.0
-    if normed:
-        spread = _spread(stream, own_row, tokens, columns, epsilon, tile_tokens, power_columns)
-    result = activated(result * spread + shift, activation)
+    spread, lifted = 1.0, 1.0
+    if normed and parts > 0:
+        spread = factor_of_sums(asked, sums, tokens, columns, parts, epsilon, tile_tokens)
+    elif normed:
+        spread = factor_of_rows(stream, own_row, tokens, columns, epsilon, tile_tokens, power_columns)
     if gated:
-        result = result * (tl.sum(other, 0) * other_scale * spread + lift)
-    rounded = (capped(result * scale, cap) + before).to(y.dtype.element_ty)
-    tl.store(y + place, rounded, mask=inside)
+        result, lifted = joined_both(total, other, join)
+    else:
+        result = joined(total, join)
+    result = activated(result * own_scale * spread + shift, activation)
+    if gated:
+        result = result * (lifted * other_scale * spread + lift)
+    rounded = (capped(result * scale, cap) + before).to(y.dtype.element_ty).to(tl.float32)
+    stored(y, place, rounded, inside, asm)
     if followed:
-        tl.store(z + place, (rounded.to(tl.float32) * factor).to(z.dtype.element_ty), mask=inside)
+        stored(z, place, rounded * factor, inside, asm)
+    if summed:
+        leave_sums(left, rounded, inside, tokens, (rows + ROWS - 1) // ROWS, tile_tokens, asm)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from specdec_tui.backends.gpu.packed import kernels, unpacked
-from specdec_tui.backends.gpu.packed.codes import FORMS, SPREAD, STRAIGHT, conversion, filling
+from specdec_tui.backends.gpu.packed.codes import FORMS, STRAIGHT, conversion, filling, joining
 from specdec_tui.backends.gpu.packed.packing import ROWS, Packed, power
 
 MOST_TOKENS = 16  # of a program; more are several programs, which find the weights in the cache
@@ -35,10 +35,12 @@ def converts(device: torch.device) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Normed:
-    """`stream` [tokens, columns], whose RMS norm is meant by an x that is it times the norm's weights."""
+    """`stream` [tokens, columns], whose RMS norm is meant by an x that is it times the norm's weights. `sums` float32
+    [tokens, 1, parts] of its squares."""
 
     stream: Tensor
     epsilon: float
+    sums: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +55,18 @@ class Follow:
 def _arguments(x: Tensor, normed: Normed | None, matrix: Packed, bias: Tensor | None, y: Tensor) -> tuple[Any, ...]:
     there = [part if part.numel() else matrix.weight for part in (matrix.offsets, matrix.tables, matrix.places)]
     return (
-        x, normed.stream if normed else x, matrix.weight, matrix.scales, there[0], matrix.numbers, *there[1:],
-        matrix.weight if bias is None else bias, y,
+        x, normed.stream if normed else x, x if normed is None or normed.sums is None else normed.sums, matrix.weight,
+        matrix.scales, there[0], matrix.numbers, *there[1:], matrix.weight if bias is None else bias, y,
     )  # fmt: skip
 
 
-def _kind(matrix: Packed, device: torch.device, warps: int) -> tuple[Any, ...]:
+def _kind(matrix: Packed, device: torch.device, warps: int, gated: bool) -> tuple[Any, ...]:
     form = FORMS[matrix.form]
     asm = conversion(matrix.form, matrix.half) if converts(device) else ""
     gathered, straight = matrix.places.numel() > 0, form.order == STRAIGHT
     kept = filling(warps) if asm and straight else ""
-    return matrix.group, matrix.offsets.numel() > 0, gathered, form.planes, straight, matrix.width, asm, kept
+    join = joining(warps, 2 if gated else 1) if asm else ""
+    return matrix.group, matrix.offsets.numel() > 0, gathered, form.planes, straight, matrix.width, asm, kept, join
 
 
 _REGISTERS = 128  # of a thread, so that four programs of four warps find room on a multiprocessor
@@ -79,7 +82,7 @@ def cut_of(matrix: Packed, gated: bool) -> Cut:
     table = form.order == STRAIGHT
     if gated:
         early = 6 if form.bits == 8 else 2 if table else 3
-        return Cut(min(4, power(chunks)), early, 0 if form.order == SPREAD else _REGISTERS)
+        return Cut(min(4, power(chunks)), early, _REGISTERS)
     if chunks <= 32:
         return Cut(min(4, power(chunks)), 8, _REGISTERS if table else 0)
     return Cut(8, 4 if table else 8, _REGISTERS if table else 0)
@@ -97,11 +100,14 @@ def product(
     cap: float = 0.0,
     added: bool = False,
     follow: Follow | None = None,
+    left: Tensor | None = None,
     overlap: bool = False,
     cut: Cut | None = None,
 ) -> None:
-    """y [tokens, rows] = cap(scale · activation(x @ weights.T + bias)), or `added` to it. x [tokens, columns]."""
-    _launch(x, matrix, y, matrix.rows, False, normed, bias, activation, scale, cap, added, follow, overlap, cut)
+    """y [tokens, rows] = cap(scale · activation(x @ weights.T + bias)), or `added` to it. x [tokens, columns].
+
+    Sums of the squares of y's rows are `left`, float32 [tokens, 1, rows / ROWS rounded up]."""
+    _launch(x, matrix, y, matrix.rows, False, normed, bias, activation, scale, cap, added, follow, left, overlap, cut)
 
 
 def gated_product(
@@ -120,7 +126,7 @@ def gated_product(
     rows = matrix.rows // 2
     if rows % ROWS:
         raise ValueError(f"{rows} rows of a gate are no multiple of {ROWS}")
-    _launch(x, matrix, y, rows, True, normed, bias, activation, 1.0, 0.0, False, None, overlap, cut)
+    _launch(x, matrix, y, rows, True, normed, bias, activation, 1.0, 0.0, False, None, None, overlap, cut)
 
 
 def _launch(
@@ -136,17 +142,19 @@ def _launch(
     cap: float,
     added: bool,
     follow: Follow | None,
+    left: Tensor | None,
     overlap: bool,
     cut: Cut | None,
 ) -> None:
-    tokens, cut = len(x), cut or cut_of(matrix, gated)
+    tokens, cut, sums = len(x), cut or cut_of(matrix, gated), normed.sums if normed else None
     tile = 8 if tokens <= 8 else MOST_TOKENS
     kernels.packed_product[(-(-rows // ROWS), -(-tokens // tile))](
-        *_arguments(x, normed, matrix, bias, y), follow.norm if follow else y, follow.z if follow else y, tokens, rows,
-        matrix.columns, *_kind(matrix, x.device, cut.warps), gated, normed is not None,
+        *_arguments(x, normed, matrix, bias, y), follow.norm if follow else y, follow.z if follow else y,
+        y if left is None else left, tokens, rows, matrix.columns, *_kind(matrix, x.device, cut.warps, gated),
+        gated, normed is not None, 0 if sums is None else sums.shape[-1],
         normed.epsilon if normed else 0.0, follow.offset if follow else 0.0, bias is not None, activation, scale, cap,
-        added, follow is not None, tile, cut.warps, cut.early, power(matrix.columns), overlap, num_warps=cut.warps,
-        **({"launch_pdl": True} if overlap else {}),
+        added, follow is not None, left is not None, tile, cut.warps, cut.early, power(matrix.columns), overlap,
+        num_warps=cut.warps, **({"launch_pdl": True} if overlap else {}),
         **({"maxnreg": cut.registers} if cut.registers and tile == 8 else {}),
     )  # fmt: skip
 
