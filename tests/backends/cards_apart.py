@@ -57,23 +57,27 @@ def _storages(values: Any) -> Iterator[torch.UntypedStorage]:
 
 
 class Carried:
-    """See `cards.Recording`: a step whose copies are really made, and counted.
+    """See `cards.Recording`: a step whose copies are really made, and counted; it ends on the card where it began.
 
     `lost`: the places, among all tensors that a step takes over, of those whose copies are left out.
     """
 
     def __init__(self, *lost: int) -> None:
         self._lost, self._taken = lost, 0
+        self._way: list[Card] = []
         self.crossings = 0
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        self._taken = 0
+        self._taken, self._way = 0, []
         with recorded(self):
             yield
+        assert self._way[:1] == self._way[-1:], "a step comes back"
 
     def cross(self, here: Card, there: Card, given: Sequence[Tensor], into: Sequence[Tensor]) -> Sequence[Tensor]:
         self.crossings += 1
+        assert self._way[-1:] in ([], [here]), "a step crosses from where it is"
+        self._way += [there] if self._way else [here, there]
         copies = into or [torch.zeros_like(tensor) for tensor in given]
         for copy, tensor in zip(copies, given, strict=True):
             if self._taken not in self._lost:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from cards_apart import Apart, Carried
+from cards_apart import Apart, Carried, Table
 from family_variants import DENSE, VARIANTS, made
 from gpu_passes import CAPACITY, DEVICE, extended, short_cut, text
 from interpreted import GPU, need_triton
@@ -27,6 +27,9 @@ from specdec_tui.backends.causal_lm import TransformersModel  # noqa: E402
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
 from specdec_tui.backends.gpu import streams  # noqa: E402
 from specdec_tui.backends.gpu.laid import Where, where_of  # noqa: E402
+from specdec_tui.decoding.device_round import DeviceRound  # noqa: E402
+from specdec_tui.decoding.round_state import Plan  # noqa: E402
+from specdec_tui.decoding.sampling import Sampler  # noqa: E402
 
 ONE, OTHER = (Card(torch.device(DEVICE, 0) if GPU else torch.device(DEVICE), number) for number in (0, 1))
 BEGIN = 20
@@ -140,6 +143,25 @@ def test_a_copy_that_is_left_out_gives_other_logits(way: str, border: str, monke
     for lost in range(count):
         assert not torch.equal(logits(context, Carried(lost).step, [2]), whole), lost
     assert torch.equal(logits(context, Carried(count).step, [2]), whole), "no more is taken over"
+
+
+@pytest.mark.parametrize("border", ["in the middle", "embedding apart"])
+def test_rounds_of_a_spread_target_and_a_drafter_elsewhere_are_those_of_one_card(border: str) -> None:
+    found, model = [], network("llama")
+    for kind, card in (("one", ONE), (border, ONE)):
+        plan = Plan(2, 96, Sampler(), "", (), 1, None, 96)
+        made = DeviceRound(context_of(model, kind), Table(card, 2, 96), plan)
+        made.target.prefill(text()[:BEGIN])
+        made.begin(text()[: BEGIN + 1].tolist(), BEGIN, CAPACITY - 8, [], 7)
+        carried = Carried()
+        rows = []
+        for _ in range(2):
+            with carried.step():
+                made.step()
+            rows += made._state.out[:, 2:].flatten().tolist()
+        found.append(rows)
+    assert carried.crossings == 2 * {"in the middle": 4, "embedding apart": 4}[border]
+    assert found[1] == pytest.approx(found[0], abs=0, nan_ok=True)
 
 
 def test_cards_are_those_that_the_modules_lie_on() -> None:
