@@ -85,7 +85,7 @@ class _Recording:
             begun.enter_context(torch.cuda.graph(graph, pool=pool, stream=stream))
             self._under_way = begun.pop_all()
         self._card = card
-        self._links.append(_Stretch(card, graph) if card.number else graph.replay)
+        self._links.append(_Replay(card, graph) if card.number else graph.replay)
 
     def cross(self, here: Card, there: Card, given: Sequence[Tensor], into: Sequence[Tensor]) -> Sequence[Tensor]:
         assert here == self._card, "a step crosses from where it is"
@@ -107,7 +107,7 @@ class _Recording:
         return links[0] if len(links) == 1 else play
 
 
-class _Stretch:
+class _Replay:
     """A graph on the stream of a card that stands for another."""
 
     def __init__(self, card: Card, graph: torch.cuda.CUDAGraph) -> None:

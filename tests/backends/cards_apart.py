@@ -137,6 +137,7 @@ class LateCuda:
     def __init__(self, deaf: bool = False) -> None:
         self.deaf, self._playing = deaf, False
         self.streams: list[_Stream] = []
+        self.captures, self.capturing = 0, False
         self._current = [_Stream(self)]
         cuda = SimpleNamespace(
             Stream=lambda device: _Stream(self),
@@ -168,8 +169,13 @@ class LateCuda:
 
     @contextmanager
     def _graph(self, graph: _Graph, pool: object, stream: _Stream) -> Iterator[None]:
-        with _Noted(graph.operations.append, runs=True):
-            yield
+        assert not self.capturing
+        self.captures, self.capturing = self.captures + 1, True
+        try:
+            with _Noted(graph.operations.append, runs=True):
+                yield
+        finally:
+            self.capturing = False
 
     @contextmanager
     def playing(self) -> Iterator[None]:

@@ -151,6 +151,26 @@ def test_captured_stretches_follow_each_other_however_late_their_streams_run(
     assert found[0] == results(one) and found[1] != found[0], "without events it is something else"
 
 
+def test_a_capture_that_fails_on_another_card_leaves_the_stream_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda, number = LateCuda(), torch.zeros(1)
+    monkeypatch.setattr(cuda_graphs, "torch", cuda.torch)
+    cuda_graphs._side_stream.cache_clear()
+    steps = []
+
+    def fails() -> None:
+        cross(HERE, THERE, number)
+        steps.append(None)
+        if len(steps) > 2:
+            raise RuntimeError("not while it is captured")
+        cross(THERE, HERE, number)
+
+    stream = cuda.torch.cuda.current_stream()
+    with pytest.raises(RuntimeError, match="not while it is captured"):
+        cuda_graphs.capture(fails, [number])
+    assert cuda.torch.cuda.current_stream() is stream and cuda.captures == 2 and not cuda.capturing
+    cuda_graphs._side_stream.cache_clear()
+
+
 def test_a_step_crosses_only_from_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda, number = LateCuda(), torch.zeros(1)
     monkeypatch.setattr(cuda_graphs, "torch", cuda.torch)
