@@ -11,86 +11,7 @@ import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
 from specdec_tui.backends.gpu.multiplied import capped, prefetch
-
-
-@triton.jit
-def _angles(
-    place: tl.tensor,
-    real: tl.tensor,
-    cosines: tl.tensor,
-    sines: tl.tensor,
-    lanes: tl.constexpr,
-    turned: tl.constexpr,
-    pairs: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor]:
-    """What the numbers of heads at `place` [n] are multiplied by, and what their partners are: two of [n, lanes]."""
-    half: tl.constexpr = turned // 2
-    lane = tl.arange(0, lanes)
-    if pairs:
-        angle, first = lane // 2, lane % 2 == 0
-    else:
-        angle, first = tl.where(lane < half, lane, lane - half), lane < half
-    at, inside = place[:, None] * half + angle[None, :], real[:, None] & (lane < turned)[None, :]
-    cosine = tl.load(cosines + at, mask=inside, other=1.0)
-    sine = tl.load(sines + at, mask=inside, other=0.0)
-    return cosine, tl.where(first[None, :], -sine, sine)
-
-
-@triton.jit
-def _turned(
-    source: tl.tensor,
-    real: tl.tensor,
-    norm: tl.tensor,
-    spread: tl.tensor,
-    cosine: tl.tensor,
-    sine: tl.tensor,
-    epsilon: tl.constexpr,
-    norm_offset: tl.constexpr,
-    normed: tl.constexpr,
-    width: tl.constexpr,
-    lanes: tl.constexpr,
-    turned: tl.constexpr,
-    pairs: tl.constexpr,
-) -> tl.tensor:
-    """Heads [n, lanes] float32 that begin at `source` [n], normed with the weights at `norm` [n], or by what is
-    given as `spread` [n], and turned by their `_angles`."""
-    half: tl.constexpr = turned // 2
-    lane = tl.arange(0, lanes)
-    partner = lane ^ 1 if pairs else tl.where(lane < half, lane + half, lane - half)
-    inside, turns = real[:, None] & (lane < width)[None, :], real[:, None] & (lane < turned)[None, :]
-    x = tl.load(source[:, None] + lane[None, :], mask=inside, other=0.0).to(tl.float32)
-    if turned > 0:
-        other = tl.load(source[:, None] + partner[None, :], mask=turns, other=0.0).to(tl.float32)
-    if normed == "head":
-        spread = tl.rsqrt(tl.sum(x * x, 1) / width + epsilon)
-    if normed != "":
-        weight = tl.load(norm[:, None] + lane[None, :], mask=inside, other=0.0).to(tl.float32) + norm_offset
-        x = x * spread[:, None] * weight
-        if turned > 0:
-            weight = tl.load(norm[:, None] + partner[None, :], mask=turns, other=0.0).to(tl.float32) + norm_offset
-            other = other * spread[:, None] * weight
-    if turned > 0:
-        x = x * cosine + other * sine
-    return x
-
-
-@triton.jit
-def _spread_of(
-    source: tl.tensor,
-    token: tl.tensor,
-    tokens: tl.constexpr,
-    row_length: tl.constexpr,
-    numbers: tl.constexpr,
-    tile: tl.constexpr,
-    epsilon: tl.constexpr,
-) -> tl.tensor:
-    """The RMS norm's factor of `numbers` numbers from `source` on in the row of each `token` [n]."""
-    spread = tl.zeros_like(token).to(tl.float32)
-    column = tl.arange(0, tile)
-    for one in tl.static_range(tokens):
-        x = tl.load(source + one * row_length + column, mask=column < numbers, other=0.0).to(tl.float32)
-        spread = tl.where(token == one, tl.rsqrt(tl.sum(x * x, 0) / numbers + epsilon), spread)
-    return spread
+from specdec_tui.backends.gpu.turning import angles, loaded, norm_weights, spread_of, spreads, turned_heads
 
 
 @triton.jit
@@ -199,6 +120,24 @@ def _join(
 
 
 @triton.jit
+def _seen(
+    scores: tl.tensor,
+    at_key: tl.tensor,
+    last: tl.tensor,
+    stop: tl.tensor,
+    score_scale: tl.constexpr,
+    score_cap: tl.constexpr,
+    window: tl.constexpr,
+) -> tl.tensor:
+    """Scores [rows, keys] of products with keys at `at_key` [keys]; those that a row does not see are -inf."""
+    scores = capped(scores * score_scale, score_cap)
+    seen = at_key[None, :] <= tl.minimum(last, stop - 1)[:, None]
+    if window > 0:
+        seen = seen & (at_key[None, :] > last[:, None] - window)
+    return tl.where(seen, scores, -float("inf"))
+
+
+@triton.jit
 def attend(
     joint: tl.tensor,
     query_norm: tl.tensor,
@@ -236,10 +175,10 @@ def attend(
     shares: tl.constexpr,
     length: tl.constexpr,
     window: tl.constexpr,
-    tile_tokens: tl.constexpr,
     tile_rows: tl.constexpr,
     tile_keys: tl.constexpr,
     asked_keys: tl.constexpr,
+    early: tl.constexpr,
     tile_heads: tl.constexpr,
     mixed_length: tl.constexpr,
     joined_rows: tl.constexpr,
@@ -257,7 +196,7 @@ def attend(
     "whole" of queries and of keys, comes first.
     Shares are fixed pieces of the capacity, each `length` tokens, so that a row's sums do not depend on what else is
     computed. A token sees the last `window` ones; 0: all of them. `sinking`: a head's number in sinks [heads] has a
-    part of the attention.
+    part of the attention. `early`: the first tile of a share is loaded before the kernel before has ended.
     parts [tokens · heads, shares, width], highest and sums [tokens · heads, shares] float32; arrived int32, zeros
     before and after. Of a row's shares that hold something, the one that is ready last joins them.
     One program for a key head, a share and `tile_rows` rows, of which a token has one for each query head.
@@ -267,77 +206,130 @@ def attend(
     key_head, share = tl.program_id(0), tl.program_id(1)
     group: tl.constexpr = heads // key_heads
     # Where the pass begins, and all that lies before it, was there before its first kernel, which waits for all others.
-    start = tl.load(begin)
+    start = tl.load(begin).to(tl.int32)
     end = start + tokens
-    seen_first = start * 0
+    seen_first = 0
     if window > 0:
         seen_first = tl.maximum(start - window + 1, 0)
     low, high = seen_first // length, (end - 1) // length
-    active = (share >= low) & (share <= high)
+    if (share < low) | (share > high):
+        return
+    keys += key_head.to(tl.int64) * (capacity * width)
+    values += key_head.to(tl.int64) * (capacity * width)
     lane = tl.arange(0, lanes)
     narrow = (lane < width)[None, :]
-    new = tl.arange(0, tile_tokens)
-    place = start + new
-    own = (new < tokens) & (place // length == share)
     row = tl.program_id(2) * tile_rows + tl.arange(0, tile_rows)
     token, head = row // group, key_head * group + row % group
-    real = (row < tokens * group) & active
+    real = row < tokens * group
     stop = tl.minimum(share * length + length, end)  # a share need not be whole tiles
     first_tile = share * length + tl.maximum(seen_first - share * length, 0) // tile_keys * tile_keys
-    if overlap:  # noqa: SIM102 (one is known when this is compiled, the other is not)
-        if active:
-            lines: tl.constexpr = (width + 63) // 64
-            asked = first_tile + tl.arange(0, asked_keys)
-            asked = tl.maximum(tl.minimum(asked, tl.minimum(start, stop) - 1), 0)
-            for line in tl.static_range(lines):
-                prefetch(keys + (key_head * capacity + asked) * width + line * 64)
-                prefetch(values + (key_head * capacity + asked) * width + line * 64)
-    key_cosine, key_sine = _angles(place, own, cosines, sines, lanes, turned, pairs)
-    cosine, sine = _angles(start + token, real, cosines, sines, lanes, turned, pairs)
+    at_key = first_tile + tl.arange(0, tile_keys)
+    there = at_key[:, None] * width + lane[None, :]
+    then = first_tile  # where keys that are not loaded early begin
+    if early:
+        held = at_key < tl.minimum(start, stop)
+        held_keys = tl.load(keys + there, mask=held[:, None] & narrow, other=0.0)
+        held_values = tl.load(values + there, mask=held[:, None] & narrow, other=0.0)
+        then += tile_keys
+    if overlap and (length > tile_keys or not early):
+        lines: tl.constexpr = (width + 63) // 64
+        asked = then + tl.arange(0, asked_keys)
+        asked = tl.maximum(tl.minimum(asked, tl.minimum(start, stop) - 1), 0) * width
+        for line in tl.static_range(lines):
+            prefetch(keys + asked + line * 64)
+            prefetch(values + asked + line * 64)
+    new = tl.arange(0, tile_rows)
+    own = (new < tokens) & ((start + new) // length == share)
+    of_head, of_row = 0 * new, 0 * row
+    if normed == "whole":
+        of_head, of_row = of_head + key_head * width, head * width
+    key_weight, key_other = norm_weights(key_norm + of_head, own, normed, width, lanes, turned, pairs)
+    weight, other_weight = norm_weights(query_norm + of_row, real, normed, width, lanes, turned, pairs)
+    key_cosine, key_sine = angles(start + new, own, cosines, sines, lanes, turned, pairs)
+    cosine, sine = angles(start + token, real, cosines, sines, lanes, turned, pairs)
     if overlap:
         gdc_wait()
-    if active:
-        spread = tl.zeros((tile_tokens,), tl.float32)
-        of_head = 0 * new
+    # All that is read of this pass is asked for at once.
+    source = joint + new * row_length + key_head * key_group
+    k, k_other = loaded(source + key_first, own, width, lanes, turned, pairs)
+    v = tl.load(source[:, None] + value_first + lane[None, :], mask=own[:, None] & narrow, other=0.0)
+    q, q_other = loaded(
+        joint + token * row_length + key_head * query_group + row % group * width, real, width, lanes, turned, pairs
+    )
+    if early:  # values of the pass's own tokens come from where they are
+        mine = at_key - start
+        fresh = (mine >= 0) & (at_key < stop)
+        source = joint + value_first + key_head * key_group + mine[:, None] * row_length + lane[None, :]
+        held_values = tl.load(source, mask=fresh[:, None] & narrow, other=held_values)
+    factors = ()
+    spread, factor = tl.zeros((tile_rows,), tl.float32), tl.zeros((tile_rows,), tl.float32)
+    if normed == "whole":
+        factors = spreads(
+            joint, tokens, row_length, heads * width, key_first, key_heads * width, tile_heads, tile_heads, epsilon
+        )
+        spread, factor = spread_of(factors, new, min(tokens, tile_rows), 1), spread_of(factors, token, tokens, 0)
+    k = turned_heads(
+        k, k_other, key_weight, key_other, spread, key_cosine, key_sine, epsilon, norm_offset, normed, width, turned
+    ).to(keys.dtype.element_ty)
+    q = turned_heads(
+        q, q_other, weight, other_weight, factor, cosine, sine, epsilon, norm_offset, normed, width, turned
+    ).to(keys.dtype.element_ty)
+    target = (start + new)[:, None] * width + lane[None, :]
+    tl.store(keys + target, k, mask=own[:, None] & narrow)
+    tl.store(values + target, v, mask=own[:, None] & narrow)
+    fresh_keys = (k,)
+    for first_new in tl.static_range(tile_rows, tokens, tile_rows):
+        found = first_new + new
+        new_own = (found < tokens) & ((start + found) // length == share)
+        source = joint + found * row_length + key_head * key_group
+        one, other = loaded(source + key_first, new_own, width, lanes, turned, pairs)
+        v = tl.load(source[:, None] + value_first + lane[None, :], mask=new_own[:, None] & narrow, other=0.0)
+        own_weight, own_other = norm_weights(key_norm + of_head, new_own, normed, width, lanes, turned, pairs)
+        own_cosine, own_sine = angles(start + found, new_own, cosines, sines, lanes, turned, pairs)
         if normed == "whole":
-            spread = _spread_of(joint + key_first, new, tokens, row_length, key_heads * width, tile_heads, epsilon)
-            of_head += key_head * width
-        source = joint + new * row_length + key_head * key_group
-        k = _turned(
-            source + key_first, own, key_norm + of_head, spread, key_cosine, key_sine, epsilon, norm_offset, normed,
-            width, lanes, turned, pairs,
-        )  # fmt: skip
-        v = tl.load(source[:, None] + value_first + lane[None, :], mask=own[:, None] & narrow, other=0.0)
-        held = (key_head * capacity + place[:, None]) * width + lane[None, :]
-        tl.store(keys + held, k.to(keys.dtype.element_ty), mask=own[:, None] & narrow)
-        tl.store(values + held, v, mask=own[:, None] & narrow)
-        factor = tl.zeros((tile_rows,), tl.float32)
-        of_row = 0 * row
-        if normed == "whole":
-            factor = _spread_of(joint, token, tokens, row_length, heads * width, tile_heads, epsilon)
-            of_row += head * width
-        source = joint + token * row_length + key_head * query_group + row % group * width
-        q = _turned(
-            source, real, query_norm + of_row, factor, cosine, sine, epsilon, norm_offset, normed, width, lanes,
-            turned, pairs,
-        )  # fmt: skip
-        q = q.to(keys.dtype.element_ty)
+            spread = spread_of(factors, found, tokens, 1)
+        one = turned_heads(
+            one, other, own_weight, own_other, spread, own_cosine, own_sine, epsilon, norm_offset, normed, width,
+            turned,
+        ).to(keys.dtype.element_ty)  # fmt: skip
+        target = (start + found)[:, None] * width + lane[None, :]
+        tl.store(keys + target, one, mask=new_own[:, None] & narrow)
+        tl.store(values + target, v, mask=new_own[:, None] & narrow)
+        fresh_keys += (one,)  # type: ignore[assignment]
+    if length > tile_keys or not early:
         tl.debug_barrier()  # what other threads of the program wrote is read below
-        last = start + token  # what a row may see
+    last = start + token  # what a row may see
+    if early:
+        # Of the first tile, what was held before the pass was loaded early, and its own tokens' keys come from
+        # where they were turned: each score is one product, whichever tile its key lies in.
+        scores = tl.dot(q, tl.trans(held_keys))
+        for first_new in tl.static_range(0, tokens, tile_rows):
+            own_scores = tl.dot(q, tl.trans(fresh_keys[first_new // tile_rows]))
+            mine = at_key - (start + first_new)
+            inside = (mine >= 0) & (mine < min(tile_rows, tokens - first_new))
+            if tokens == 1:
+                own_score = tl.sum(tl.where(new[None, :] == 0, own_scores, 0.0), 1)
+                scores = tl.where(inside[None, :], own_score[:, None], scores)
+            else:
+                index = (mine & (tile_rows - 1))[None, :] + tl.zeros((tile_rows, tile_keys), tl.int32)
+                scores = tl.where(inside[None, :], tl.gather(own_scores, index, 1), scores)
+        scores = _seen(scores, at_key, last, stop, score_scale, score_cap, window)
+        top = tl.max(scores, 1)
+        totals = tl.exp(scores - tl.where(top == -float("inf"), 0.0, top)[:, None])  # added up over keys in the end
+        mix = tl.dot(totals.to(held_values.dtype), held_values)
+    else:
         top = tl.full((tile_rows,), -float("inf"), tl.float32)
-        totals = tl.zeros((tile_rows, tile_keys), tl.float32)  # added up over keys in the end
+        totals = tl.zeros((tile_rows, tile_keys), tl.float32)
         mix = tl.zeros((tile_rows, lanes), tl.float32)
-        for first in range(first_tile, stop, tile_keys):
-            at_key = first + tl.arange(0, tile_keys)
-            there = (key_head * capacity + at_key[:, None]) * width + lane[None, :]
-            inside = (at_key[:, None] < stop) & narrow
-            held_keys = tl.load(keys + there, mask=inside, other=0.0)
-            held_values = tl.load(values + there, mask=inside, other=0.0)
-            scores = capped(tl.dot(q, tl.trans(held_keys)) * score_scale, score_cap)
-            seen = at_key[None, :] <= tl.minimum(last, stop - 1)[:, None]
-            if window > 0:
-                seen = seen & (at_key[None, :] > last[:, None] - window)
-            scores = tl.where(seen, scores, -float("inf"))
+    if length > tile_keys or not early:
+        for following in range(then, stop, tile_keys):
+            at_key = following + tl.arange(0, tile_keys)
+            there = at_key[:, None] * width + lane[None, :]
+            within = (at_key[:, None] < stop) & narrow
+            held_keys = tl.load(keys + there, mask=within, other=0.0)
+            held_values = tl.load(values + there, mask=within, other=0.0)
+            scores = tl.dot(q, tl.trans(held_keys))
+            scores = _seen(scores, at_key, last, stop, score_scale, score_cap, window)
             now = tl.maximum(top, tl.max(scores, 1))
             safe = tl.where(now == -float("inf"), 0.0, now)
             p = tl.exp(scores - safe[:, None])
@@ -345,20 +337,20 @@ def attend(
             totals = totals * old[:, None] + p
             mix = mix * old[:, None] + tl.dot(p.to(held_values.dtype), held_values)
             top = now
-        total = tl.sum(totals, 1)
-        if low == high:
-            _write(mixed, sinks, top, total, mix, token, head, real, sinking, width, lanes, mixed_length)
-        elif shares > 1:
-            at = (token * heads + head) * shares + share
-            tl.store(highest + at, top, mask=real)
-            tl.store(sums + at, total, mask=real)
-            tl.store(parts + at[:, None] * width + lane[None, :], mix, mask=real[:, None] & narrow)
-            tl.debug_barrier()
-            counter = arrived + key_head * tl.num_programs(2) + tl.program_id(2)
-            if tl.atomic_add(counter, 1, sem="acq_rel") == high - low:
-                tl.store(counter, 0)
-                joined = tl.program_id(2) * tile_rows + tl.arange(0, joined_rows)
-                _join(
-                    mixed, sinks, parts, highest, sums, joined, key_head, low, high, tokens, heads, group, sinking,
-                    width, lanes, joined_rows, shares, tile_shares, beside, mixed_length,
-                )  # fmt: skip
+    total = tl.sum(totals, 1)
+    if low == high:
+        _write(mixed, sinks, top, total, mix, token, head, real, sinking, width, lanes, mixed_length)
+    elif shares > 1:
+        at = (token * heads + head) * shares + share
+        tl.store(highest + at, top, mask=real)
+        tl.store(sums + at, total, mask=real)
+        tl.store(parts + at[:, None] * width + lane[None, :], mix, mask=real[:, None] & narrow)
+        tl.debug_barrier()
+        counter = arrived + key_head * tl.num_programs(2) + tl.program_id(2)
+        if tl.atomic_add(counter, 1, sem="acq_rel") == high - low:
+            tl.store(counter, 0)
+            joined = tl.program_id(2) * tile_rows + tl.arange(0, joined_rows)
+            _join(
+                mixed, sinks, parts, highest, sums, joined, key_head, low, high, tokens, heads, group, sinking,
+                width, lanes, joined_rows, shares, tile_shares, beside, mixed_length,
+            )  # fmt: skip

@@ -345,8 +345,8 @@ def attend(
         rules.epsilon, rules.norm_offset, decoder.family.head_norms, decoder.score_scale, decoder.score_cap,
         sinks.numel() > 0, tokens, decoder.heads, decoder.key_heads, decoder.width, lanes,
         decoder.turned if angles else 0, decoder.family.pairs, joint.shape[1], decoder.query_group, decoder.key_first,
-        decoder.value_first, decoder.key_group, capacity, count, cut.share, window, max(16, power(tokens)), _TILE_ROWS,
-        cut.keys, min(256, cut.share), power(decoder.heads * decoder.width), mixed.stride(0), rows,
+        decoder.value_first, decoder.key_group, capacity, count, cut.share, window, _TILE_ROWS,
+        cut.keys, min(256, cut.share), cut.early, power(decoder.heads * decoder.width), mixed.stride(0), rows,
         power(count), cut.beside(rows, lanes), rules.overlap, num_warps=cut.warps, num_stages=cut.stages,
         **rules.launch,
     )  # fmt: skip

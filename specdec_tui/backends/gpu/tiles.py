@@ -82,12 +82,14 @@ _HEAD = (Tile(64, 256, 1, 4, 3, 0, 256), Tile(64, 128, 1, 4, 4, 0, 256), Tile(12
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How attention goes through a text: a program for each `share` of it, so many keys at a time."""
+    """How attention goes through a text: a program for each `share` of it, so many keys at a time; `early`: the first
+    of them are loaded before they are needed."""
 
     keys: int
     warps: int
     stages: int
     share: int
+    early: bool = True
 
     def shares(self, capacity: int) -> int:
         return -(-capacity // self.share)
@@ -99,15 +101,21 @@ class Cut:
 
 _JOINED = 64  # numbers of shares that a thread holds
 _MOST_SHARES, _PROGRAMS = 64, 384  # of a text; that a card holds at once, about
+_ALONE = 128  # programs that have a multiprocessor each
 
 
 def attention_cut(lanes: int, key_heads: int, capacity: int) -> Cut:
     """Shares are whole tiles, and no more than run side by side. Wide heads keep a multiprocessor busy for longer than
-    it takes to join shares."""
-    keys, warps, stages, least = (64, 8, 1, 64) if lanes >= 256 else (128, 4, 2, 256)
+    it takes to join shares. A share of one tile is loaded as a whole before it is needed, as long as each
+    multiprocessor has no more than one."""
     most = max(1, min(_MOST_SHARES, _PROGRAMS // key_heads))
-    share = -(-capacity // (most * keys)) * keys
-    return Cut(keys, warps, stages, max(share, least))
+    if lanes >= 256:
+        share = -(-capacity // (most * 64)) * 64
+        return Cut(64, 8, 1, share) if share == 64 else Cut(128, 8, 2, -(-share // 128) * 128)
+    share = max(256, -(-capacity // (most * 128)) * 128)
+    if share == 256 and -(-capacity // share) * key_heads <= _ALONE:
+        return Cut(256, 8, 1, share)
+    return Cut(128, 4, 2, share, early=share == 256 or lanes < 128)
 
 
 def power(number: int) -> int:
