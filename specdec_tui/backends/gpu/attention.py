@@ -138,6 +138,42 @@ def _seen(
 
 
 @triton.jit
+def _four(
+    a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor, e: tl.tensor, f: tl.tensor, g: tl.tensor, h: tl.tensor
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    return a + e, b + f, c + g, d + h
+
+
+@triton.jit
+def _placed(scores: tl.tensor, own: tl.tensor, place: tl.tensor, count: tl.constexpr) -> tl.tensor:
+    """scores [rows, keys] with the first `count` columns of own [rows, 16] where `place` [keys] is their number.
+
+    Column by column, for the order of a row's sums hangs on how scores lie in the threads: that must not change, as it
+    would by a gather, with the number of tokens.
+    """
+    column = tl.arange(0, 16)[None, :]
+    for first in tl.static_range(0, count, 4):
+        one, two, three, four = tl.reduce(
+            (
+                tl.where(column == first, own, 0.0),
+                tl.where(column == first + 1, own, 0.0),
+                tl.where(column == first + 2, own, 0.0),
+                tl.where(column == first + 3, own, 0.0),
+            ),
+            1,
+            _four,
+        )
+        scores = tl.where((place == first)[None, :], one[:, None], scores)
+        if first + 1 < count:
+            scores = tl.where((place == first + 1)[None, :], two[:, None], scores)
+        if first + 2 < count:
+            scores = tl.where((place == first + 2)[None, :], three[:, None], scores)
+        if first + 3 < count:
+            scores = tl.where((place == first + 3)[None, :], four[:, None], scores)
+    return scores
+
+
+@triton.jit
 def attend(
     joint: tl.tensor,
     query_norm: tl.tensor,
@@ -305,14 +341,7 @@ def attend(
         scores = tl.dot(q, tl.trans(held_keys))
         for first_new in tl.static_range(0, tokens, tile_rows):
             own_scores = tl.dot(q, tl.trans(fresh_keys[first_new // tile_rows]))
-            mine = at_key - (start + first_new)
-            inside = (mine >= 0) & (mine < min(tile_rows, tokens - first_new))
-            if tokens == 1:
-                own_score = tl.sum(tl.where(new[None, :] == 0, own_scores, 0.0), 1)
-                scores = tl.where(inside[None, :], own_score[:, None], scores)
-            else:
-                index = (mine & (tile_rows - 1))[None, :] + tl.zeros((tile_rows, tile_keys), tl.int32)
-                scores = tl.where(inside[None, :], tl.gather(own_scores, index, 1), scores)
+            scores = _placed(scores, own_scores, at_key - (start + first_new), min(tile_rows, tokens - first_new))
         scores = _seen(scores, at_key, last, stop, score_scale, score_cap, window)
         top = tl.max(scores, 1)
         totals = tl.exp(scores - tl.where(top == -float("inf"), 0.0, top)[:, None])  # added up over keys in the end
