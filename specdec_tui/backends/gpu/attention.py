@@ -11,6 +11,7 @@ import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
 from specdec_tui.backends.gpu.multiplied import capped, prefetch
+from specdec_tui.backends.gpu.sums import plus
 from specdec_tui.backends.gpu.turning import angles, loaded, norm_weights, spread_of, spreads, turned_heads
 
 
@@ -138,13 +139,6 @@ def _seen(
 
 
 @triton.jit
-def _four(
-    a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor, e: tl.tensor, f: tl.tensor, g: tl.tensor, h: tl.tensor
-) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
-    return a + e, b + f, c + g, d + h
-
-
-@triton.jit
 def _placed(scores: tl.tensor, own: tl.tensor, place: tl.tensor, count: tl.constexpr) -> tl.tensor:
     """scores [rows, keys] with the first `count` columns of own [rows, 16] where `place` [keys] is their number.
 
@@ -161,7 +155,7 @@ def _placed(scores: tl.tensor, own: tl.tensor, place: tl.tensor, count: tl.const
                 tl.where(column == first + 3, own, 0.0),
             ),
             1,
-            _four,
+            plus,
         )
         scores = tl.where((place == first)[None, :], one[:, None], scores)
         if first + 1 < count:

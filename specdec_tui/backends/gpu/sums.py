@@ -37,9 +37,10 @@ def first_rows(
 
 
 @triton.jit
-def _plus(
+def plus(
     a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor, e: tl.tensor, f: tl.tensor, g: tl.tensor, h: tl.tensor
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """How four sums run side by side: the threads meet once."""
     return a + e, b + f, c + g, d + h
 
 
@@ -49,7 +50,7 @@ def _squares(
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
     """The sums of four rows' squares, side by side: the threads meet once."""
     a, b, c, d = one.to(tl.float32), two.to(tl.float32), three.to(tl.float32), four.to(tl.float32)
-    return tl.reduce((a * a, b * b, c * c, d * d), 0, _plus)
+    return tl.reduce((a * a, b * b, c * c, d * d), 0, plus)
 
 
 @triton.jit
@@ -193,12 +194,12 @@ def totals(
             single = tl.reduce(asked[0], 0, _sum)  # in the order of four
             first = (single, single, single, single)
         else:
-            first = tl.reduce((asked[0], asked[1], asked[2], asked[3]), 0, _plus)
+            first = tl.reduce((asked[0], asked[1], asked[2], asked[3]), 0, plus)
         a, b, c, d = _placed(a, b, c, d, first, begin, kinds, tile_tokens)
     if tokens > 4:
         for begin in range(4, tokens, 4 // kinds):
             one, two, three, four = _four_parts(sums, begin, kinds, tokens, parts)
-            more = tl.reduce((one, two, three, four), 0, _plus)
+            more = tl.reduce((one, two, three, four), 0, plus)
             a, b, c, d = _placed(a, b, c, d, more, begin, kinds, tile_tokens)
     return a, b, c, d
 

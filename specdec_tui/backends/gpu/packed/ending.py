@@ -11,6 +11,7 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 
 from specdec_tui.backends.gpu.packed.codes import reading, writing
+from specdec_tui.backends.gpu.sums import plus
 
 _READ_BFLOAT16, _READ_FLOAT16, _READ_FLOAT32 = (tl.constexpr(reading(kind)) for kind in ("bf16", "f16", "f32"))
 _WRITE_BFLOAT16, _WRITE_FLOAT16, _WRITE_FLOAT32 = (tl.constexpr(writing(kind)) for kind in ("bf16", "f16", "f32"))
@@ -72,13 +73,6 @@ def stored(y: tl.tensor, place: tl.tensor, value: tl.tensor, inside: tl.tensor, 
 
 
 @triton.jit
-def _plus(
-    a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor, e: tl.tensor, f: tl.tensor, g: tl.tensor, h: tl.tensor
-) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
-    return a + e, b + f, c + g, d + h
-
-
-@triton.jit
 def _part(sums: tl.tensor, token: tl.tensor, tokens: tl.constexpr, parts: tl.constexpr) -> tl.tensor:
     """[32] of what the parts of a token's sum make: each warp adds them up by itself. The last token's beyond it."""
     lane = tl.arange(0, 32)
@@ -107,7 +101,7 @@ def asked_parts(
 @triton.jit
 def _placed(squares: tl.tensor, asked: tl.tuple, first: tl.constexpr, tile_tokens: tl.constexpr) -> tl.tensor:
     token = tl.arange(0, tile_tokens)
-    a, b, c, d = tl.reduce((asked[0], asked[1], asked[2], asked[3]), 0, _plus)
+    a, b, c, d = tl.reduce((asked[0], asked[1], asked[2], asked[3]), 0, plus)
     group = tl.where(token == first, a, tl.where(token == first + 1, b, tl.where(token == first + 2, c, d)))
     return tl.where(token >= first, group, squares)
 
