@@ -2,105 +2,14 @@
 
 from __future__ import annotations
 
-import struct
-
 import pytest
 import torch
+from ptx_steps import BASE, Memory, carried_out, number
 
-from specdec_tui.backends.gpu.packed.codes import FORMS, HALVES, STRAIGHT, conversion, filling, half_bits, tables
+from specdec_tui.backends.gpu.packed.codes import FORMS, HALVES, STRAIGHT, conversion, filling, tables
 from specdec_tui.backends.gpu.packed.packing import Codes, pack, packable, plain_weights
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-def number(bits: int, half: str) -> float:
-    """Of 16 bits."""
-    if half == "float16":
-        return float(struct.unpack("<e", struct.pack("<H", bits))[0])
-    return float(struct.unpack("<f", struct.pack("<I", bits << 16))[0])
-
-
-def prmt(one: int, other: int, selector: int) -> int:
-    """PTX ISA, prmt: bytes of two words by four selectors, whose fourth bit asks for copies of a byte's top bit."""
-    source = (one | other << 32).to_bytes(8, "little")
-    found = 0
-    for place in range(4):
-        nibble = selector >> 4 * place & 15
-        byte = source[nibble & 7]
-        found |= ((255 if byte & 128 else 0) if nibble & 8 else byte) << 8 * place
-    return found
-
-
-def lop3(values: list[int], table: int) -> int:
-    found = 0
-    for bit in range(32):
-        place = sum((value >> bit & 1) << (2 - n) for n, value in enumerate(values))
-        found |= (table >> place & 1) << bit
-    return found
-
-
-BASE = 1024  # where shared memory begins
-Memory = dict[int, int]  # words by address
-
-
-def carried_out(
-    program: str,
-    inputs: dict[str, int],
-    half: str = "bfloat16",
-    shared: Memory | None = None,
-    given: Memory | None = None,
-) -> dict[str, int]:
-    """The registers after a program."""
-    held = {"packed_numbers": BASE} | inputs
-    shared, given = {} if shared is None else shared, given or {}
-
-    def value(name: str) -> int:
-        if name.startswith("["):
-            return sum(value(part.strip()) for part in name.strip("[]").split("+"))
-        return held[name] if name in held else int(name, 0)
-
-    for line in program.split("\n"):
-        if (line := line.strip("{}; ")) == "" or line.startswith((".reg", ".shared", "bar.sync")):
-            continue
-        name, _, rest = line.partition(" ")
-        target, *operands = (part.strip("{} ") for part in rest.split(","))
-        values = [value(operand) for operand in operands]
-        match name.split(".")[0]:
-            case "st":
-                shared |= {value(target) + 4 * place: stored for place, stored in enumerate(values)}
-                continue
-            case "ld":
-                result = (shared if name.startswith("ld.shared") else given)[values[0]]
-            case "add":
-                result = values[0] + values[1]
-            case "mul":
-                result = values[0] * values[1]
-            case "mad":
-                result = values[0] * values[1] + values[2]
-            case "shl":
-                result = values[0] << values[1]
-            case "mov":
-                result = values[0]
-            case "shr":
-                result = values[0] >> values[1]
-            case "and":
-                result = values[0] & values[1]
-            case "xor":
-                result = values[0] ^ values[1]
-            case "prmt":
-                result = prmt(*values)
-            case "lop3":
-                result = lop3(values[:3], values[3])
-            case "fma":
-                assert name == f"fma.rn.{'bf16x2' if half == 'bfloat16' else 'f16x2'}"
-                result = 0
-                for shift in (0, 16):
-                    a, b, c = (number(part >> shift & 0xFFFF, half) for part in values)
-                    result |= half_bits(a * b + c, half) << shift
-            case other:
-                raise AssertionError(f"unknown instruction {other}")
-        held[target] = result & 0xFFFFFFFF
-    return held
 
 
 def filled(form: str, half: str, warps: int) -> Memory:

@@ -46,6 +46,7 @@ CASES = {
     "fp4": codes("fp4", 32, 576, 64),
     "mxfp4": codes("mxfp4", 32, 352, 32),
     "int4": codes("int4", 32, 512, 128),
+    "int4, steps of eight chunks": codes("int4", 32, 1024, 128),
     "int4, small groups": codes("int4", 16, 288, 32),
     "int4, offsets, other order": codes("uint4", 32, 384, 128, offset=True, shuffled=True),
     "int4, a row a scale": codes("int4", 32, 416),
@@ -90,8 +91,32 @@ def test_products_are_those_of_the_weights(case: str, dtype: torch.dtype) -> Non
         assert ((got - expected).abs() <= bound * 2**-9).all()
 
 
+@pytest.mark.parametrize("tokens", [1, 4, 8, 9] if GPU else [2])
+@pytest.mark.parametrize(
+    ("form", "columns", "group", "warps"),
+    [
+        ("int4", 1024, 128, 8), ("int4", 2048, 128, 8), ("int4", 1024, 32, 4), ("nf4", 512, 64, 4),
+        ("int8", 1024, 0, 8), ("int8", 128, 16, 4),
+    ],
+)  # fmt: skip
+def test_tokens_in_shared_memory_are_multiplied_as_others(
+    form: str, columns: int, group: int, warps: int, tokens: int
+) -> None:
+    """Elsewhere than on a GPU none lie there."""
+    matrix, x = pack(codes(form, 32, columns, group), HALVES[-1]), some(tokens, columns, HALVES[-1])
+    cut = packed_launch.Cut(warps, 2, staged=True)
+    plain = packed_launch.Cut(warps, 2)
+    if GPU:
+        assert (packed_launch.staging(x, matrix, False, cut) != ("", "")) == (tokens <= 8)
+    assert torch.equal(product(x, matrix, cut=cut), product(x, matrix, cut=plain))
+    one, other = (torch.zeros(tokens, 16, dtype=torch.float32, device=DEVICE) for _ in range(2))
+    packed_launch.gated_product(x, matrix, one, "silu", cut=cut)
+    packed_launch.gated_product(x, matrix, other, "silu", cut=plain)
+    assert one.abs().max() > 0 and torch.equal(one, other)
+
+
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("case", ["nf4", "int8", "int4, offsets, other order"])
+@pytest.mark.parametrize("case", ["nf4", "int8", "int4, steps of eight chunks", "int4, offsets, other order"])
 def test_a_token_has_the_numbers_of_a_token_alone(case: str, dtype: torch.dtype) -> None:
     held = CASES[case]
     matrix, x = pack(held, dtype), some(19 if GPU else 3, held.shape[1], dtype)

@@ -147,6 +147,11 @@ _ENTRY = 128
 _SHARED = "packed_numbers"
 
 
+def taken(name: str, warps: int, parts: int) -> int:
+    """Bytes of a program's shared memory that `filling`, where the form has a table, and `joining` take."""
+    return 512 * warps * parts + (256 * _ENTRY if FORMS[name].order == STRAIGHT else 0)
+
+
 def joining(warps: int, parts: int) -> str:
     """PTX by which warps that have four sums each, of `parts` kinds, all get what they make together: inputs behind as
     many outputs. The warps' are added in order."""

@@ -35,7 +35,7 @@ from specdec_tui.backends.gpu.packed.ending import (
     row_of,
     stored,
 )
-from specdec_tui.backends.gpu.packed.loads import held_step, numbers_of, own_columns, scales_of
+from specdec_tui.backends.gpu.packed.loads import arrived, ask, held_step, numbers_of, own_columns, scales_of
 from specdec_tui.backends.gpu.packed.unpacked import ROWS
 
 
@@ -100,6 +100,8 @@ def packed_product(
     asm: tl.constexpr,
     filling: tl.constexpr,
     join: tl.constexpr,
+    asking: tl.constexpr,
+    arriving: tl.constexpr,
     gated: tl.constexpr,
     normed: tl.constexpr,
     parts: tl.constexpr,
@@ -126,11 +128,14 @@ def packed_product(
     the weights `norm` of its own; `summed`: sums of y are `left` [tokens, 1, row tiles], see `sums`. `gated`: y =
     activation(x @ gate.T) · (x @ up.T); the weights [2 · rows, columns] and bias [2 · rows] hold gate, then up, and
     rows is a multiple of ROWS.
-    One program for ROWS rows and `tile_tokens` tokens; `early` steps are loaded before the kernel before has ended.
+
+    One program for ROWS rows and `tile_tokens` tokens; `early` steps are loaded before the kernel before has ended. By
+    `asking` and `arriving` x comes into shared memory behind that, all of it at once, and is read from there.
     """
     chunk: tl.constexpr = planes * width
     chunks: tl.constexpr = (columns + chunk - 1) // chunk
     steps: tl.constexpr = (chunks + warps - 1) // warps
+    staged: tl.constexpr = asking != ""
     tile = tl.program_id(0)
     below = tile + rows // ROWS
     if overlap:
@@ -166,6 +171,7 @@ def packed_product(
     token = tl.program_id(1) * tile_tokens + tl.arange(0, tile_tokens)[None, None, :]
     place, inside = token * rows + row, (token < tokens) & (row < rows)
     # Asked for before the product, so that what comes behind it need not wait.
+    ask(x, asking)
     before, own_row, asked = 0.0, 0.0, 0.0
     if normed and parts > 0:
         asked = asked_parts(sums, 0, tokens, parts, tile_tokens)
@@ -173,6 +179,7 @@ def packed_product(
         own_row = row_of(stream, tl.program_id(1) * tile_tokens, tokens, columns, power_columns)
     if added:
         before = loaded(y, tl.minimum(token, tokens - 1) * rows + real + behind_wait(asm), asm)
+    shared = arrived(arriving)
     total = tl.zeros((warps, ROWS, tile_tokens), tl.float32)
     other = tl.zeros((warps, ROWS, tile_tokens), tl.float32)
     for step in tl.static_range(steps):
@@ -187,13 +194,14 @@ def packed_product(
                     scales_of(scales, offsets, below, step + early, columns, group, offset, planes, width, warps),
                 )
         first = own_columns(
-            x, places, step * warps * chunk, chunk, tokens, columns, gathered, width, warps, tile_tokens
+            x, places, shared, step * warps * chunk, chunk, tokens, columns, gathered, staged, width, warps, tile_tokens
         )
         second = first
         if planes == 2:
             second = own_columns(
-                x, places, step * warps * chunk + width, chunk, tokens, columns, gathered, width, warps, tile_tokens
-            )
+                x, places, shared, step * warps * chunk + width, chunk, tokens, columns, gathered, staged, width, warps,
+                tile_tokens,
+            )  # fmt: skip
         one, two = numbers_of(
             x, held[step], lane, weight, numbers, tile, step, chunks, planes, straight, width, warps, asm
         )

@@ -1,5 +1,4 @@
-"""The kernels as functions of tensors: how the work of a product is cut. Imported only where there is
-Triton."""
+"""The kernels as functions of tensors. Imported only where there is Triton."""
 
 from __future__ import annotations
 
@@ -12,19 +11,11 @@ from torch import Tensor
 
 from specdec_tui.backends.gpu.packed import kernels, unpacked
 from specdec_tui.backends.gpu.packed.codes import FORMS, STRAIGHT, conversion, filling, joining
+from specdec_tui.backends.gpu.packed.cuts import Cut, cut_of
 from specdec_tui.backends.gpu.packed.packing import ROWS, Packed, power
+from specdec_tui.backends.gpu.packed.staged import staging
 
 MOST_TOKENS = 16  # of a program; more are several programs, which find the weights in the cache
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """`warps` of a program, which decide in what order sums are added; `early` steps are loaded ahead. `registers` of a
-    thread at most; 0: as many as it likes."""
-
-    warps: int
-    early: int
-    registers: int = 0
 
 
 @cache
@@ -67,25 +58,6 @@ def _kind(matrix: Packed, device: torch.device, warps: int, gated: bool) -> tupl
     kept = filling(warps) if asm and straight else ""
     join = joining(warps, 2 if gated else 1) if asm else ""
     return matrix.group, matrix.offsets.numel() > 0, gathered, form.planes, straight, matrix.width, asm, kept, join
-
-
-_REGISTERS = 128  # of a thread, so that four programs of four warps find room on a multiprocessor
-
-
-def cut_of(matrix: Packed, gated: bool) -> Cut:
-    """By the matrix's shape and form alone: a token's numbers are the same however many there are.
-
-    Warps and steps were measured on an H200 over the matrices of a model with 3 billion weights: what counts is that
-    all programs of a product run at once, and have asked for all that they read.
-    """
-    chunks, form = matrix.weight.shape[1], FORMS[matrix.form]
-    table = form.order == STRAIGHT
-    if gated:
-        early = 6 if form.bits == 8 else 2 if table else 3
-        return Cut(min(4, power(chunks)), early, _REGISTERS)
-    if chunks <= 32:
-        return Cut(min(4, power(chunks)), 8, _REGISTERS if table else 0)
-    return Cut(8, 4 if table else 8, _REGISTERS if table else 0)
 
 
 def product(
@@ -148,10 +120,11 @@ def _launch(
 ) -> None:
     tokens, cut, sums = len(x), cut or cut_of(matrix, gated), normed.sums if normed else None
     tile = 8 if tokens <= 8 else MOST_TOKENS
+    staged = staging(x, matrix, gated, cut) if converts(x.device) else ("", "")
     kernels.packed_product[(-(-rows // ROWS), -(-tokens // tile))](
         *_arguments(x, normed, matrix, bias, y), follow.norm if follow else y, follow.z if follow else y,
         y if left is None else left, tokens, rows, matrix.columns, *_kind(matrix, x.device, cut.warps, gated),
-        gated, normed is not None, 0 if sums is None else sums.shape[-1],
+        *staged, gated, normed is not None, 0 if sums is None else sums.shape[-1],
         normed.epsilon if normed else 0.0, follow.offset if follow else 0.0, bias is not None, activation, scale, cap,
         added, follow is not None, left is not None, tile, cut.warps, cut.early, power(matrix.columns), overlap,
         num_warps=cut.warps, **({"launch_pdl": True} if overlap else {}),

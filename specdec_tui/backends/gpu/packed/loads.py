@@ -8,9 +8,12 @@ from __future__ import annotations
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 
+from specdec_tui.backends.gpu.packed.staged import columns_read, constraints
 from specdec_tui.backends.gpu.packed.unpacked import ROWS, place_of
 
 _WITH_TABLE = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r")
+_READ_16, _READ_8, _READ_4 = (tl.constexpr(columns_read(count)) for count in (16, 8, 4))
+_FOR_16, _FOR_8, _FOR_4 = (tl.constexpr(constraints(count)) for count in (16, 8, 4))
 
 
 @triton.jit
@@ -90,20 +93,36 @@ def numbers_of(
 
 
 @triton.jit
+def ask(x: tl.tensor, asking: tl.constexpr) -> None:
+    if asking != "":
+        tl.inline_asm_elementwise(asking, "=r,l", [x.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
+def arrived(arriving: tl.constexpr) -> tl.tensor:
+    """Where a thread's own columns of x are in shared memory, see `staged`."""
+    if arriving == "":
+        return 0
+    return tl.inline_asm_elementwise(arriving, "=r,r", [0], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
 def own_columns(
     x: tl.tensor,
     places: tl.tensor,
+    shared: tl.tensor,
     begin: tl.constexpr,
     stride: tl.constexpr,
     tokens: tl.constexpr,
     columns: tl.constexpr,
     gathered: tl.constexpr,
+    staged: tl.constexpr,
     width: tl.constexpr,
     warps: tl.constexpr,
     tile_tokens: tl.constexpr,
 ) -> tl.tensor:
     """x of all tokens of the program, at `width` columns from `begin` + `stride` · warp on: [warps, width, tokens],
-    0 beyond x. In the order of `held_step`, and loaded as that is."""
+    0 beyond x. In the order of `held_step`, and loaded as that is, or read from shared memory (`arrived`)."""
     quarter: tl.constexpr = width // 4
     units: tl.constexpr = (quarter + 7) // 8
     size: tl.constexpr = quarter // units
@@ -115,7 +134,16 @@ def own_columns(
     inside = token < tokens if full else (token < tokens) & (column < columns)
     if gathered:
         column = tl.load(places + column, mask=column < columns, other=0)
-    own = tl.load(x + token * columns + column, mask=inside, other=0.0)
+    if staged:
+        # Nothing is loaded by this: Triton gives what is read the layout of what would be.
+        own = tl.load(x + token * columns + column, mask=inside & (thread < 0), other=0.0)
+        code: tl.constexpr = _READ_16 if quarter == 16 else _READ_8 if quarter == 8 else _READ_4
+        kinds: tl.constexpr = _FOR_16 if quarter == 16 else _FOR_8 if quarter == 8 else _FOR_4
+        own = tl.inline_asm_elementwise(
+            code, kinds, [shared + 2 * begin, own], dtype=own.dtype, is_pure=True, pack=quarter
+        )
+    else:
+        own = tl.load(x + token * columns + column, mask=inside, other=0.0)
     own = tl.reshape(own, (warps, 8, 4, tile_tokens // 8, units, size // 4, 4))  # warp, g, t, n, u, k, b
     return tl.reshape(tl.permute(own, (0, 4, 5, 2, 6, 3, 1)), (warps, width, tile_tokens))
 

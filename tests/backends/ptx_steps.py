@@ -1,0 +1,118 @@
+"""The instructions of a small PTX program carried out one by one, as a thread of a GPU does: no GPU is needed."""
+
+from __future__ import annotations
+
+import struct
+
+from specdec_tui.backends.gpu.packed.codes import half_bits
+
+
+def number(bits: int, half: str) -> float:
+    """Of 16 bits."""
+    if half == "float16":
+        return float(struct.unpack("<e", struct.pack("<H", bits))[0])
+    return float(struct.unpack("<f", struct.pack("<I", bits << 16))[0])
+
+
+def prmt(one: int, other: int, selector: int) -> int:
+    """PTX ISA, prmt: bytes of two words by four selectors, whose fourth bit asks for copies of a byte's top bit."""
+    source = (one | other << 32).to_bytes(8, "little")
+    found = 0
+    for place in range(4):
+        nibble = selector >> 4 * place & 15
+        byte = source[nibble & 7]
+        found |= ((255 if byte & 128 else 0) if nibble & 8 else byte) << 8 * place
+    return found
+
+
+def lop3(values: list[int], table: int) -> int:
+    found = 0
+    for bit in range(32):
+        place = sum((value >> bit & 1) << (2 - n) for n, value in enumerate(values))
+        found |= (table >> place & 1) << bit
+    return found
+
+
+BASE = 1024  # where shared memory begins
+Memory = dict[int, int]  # words by address
+
+
+def carried_out(
+    program: str,
+    inputs: dict[str, int],
+    half: str = "bfloat16",
+    shared: Memory | None = None,
+    given: Memory | None = None,
+) -> dict[str, int]:
+    """The registers after a program."""
+    held = {"packed_numbers": BASE, "packed_tokens": BASE} | inputs
+    shared, given = {} if shared is None else shared, given or {}
+
+    def value(name: str) -> int:
+        if name.startswith("["):
+            return sum(value(part.strip()) for part in name.strip("[]").split("+"))
+        return held[name] if name in held else int(name, 0)
+
+    for line in program.split("\n"):
+        if (line := line.strip("{}; ")) == "" or line.startswith((".reg", ".shared", "bar.sync", "cp.async.wait")):
+            continue
+        if line.startswith("@"):
+            condition, _, line = line.partition(" ")
+            if not held[condition[1:]]:
+                continue
+        name, _, rest = line.partition(" ")
+        target, *operands = (part.strip("{} ") for part in rest.split(","))
+        values = [value(operand) for operand in operands] if not name.startswith("ld") else []
+        match name.split(".")[0]:
+            case "st":
+                shared |= {value(target) + 4 * place: stored for place, stored in enumerate(values)}
+                continue
+            case "cp":
+                to, source = value(target), values[0]
+                assert values[1] == 16 and to % 16 == source % 16 == 0
+                shared |= {to + place: given[source + place] for place in range(0, 16, 4)}
+                continue
+            case "ld":
+                memory = shared if name.startswith("ld.shared") else given
+                targets = [part.strip("{} ") for part in rest.split(",")[:-1]]
+                address = value(rest.split(",")[-1].strip())
+                assert address % (4 * len(targets)) == 0
+                held |= {each: memory[address + 4 * place] for place, each in enumerate(targets)}
+                continue
+            case "setp":
+                assert name == "setp.lt.u32"
+                result = values[0] < values[1]
+            case "min":
+                result = min(values)
+            case "bfe":
+                result = values[0] >> values[1] & (1 << values[2]) - 1
+            case "add":
+                result = values[0] + values[1]
+            case "mul":
+                result = values[0] * values[1]
+            case "mad":
+                result = values[0] * values[1] + values[2]
+            case "shl":
+                result = values[0] << values[1]
+            case "mov":
+                result = values[0]
+            case "shr":
+                result = values[0] >> values[1]
+            case "and":
+                result = values[0] & values[1]
+            case "xor":
+                result = values[0] ^ values[1]
+            case "prmt":
+                result = prmt(*values)
+            case "lop3":
+                result = lop3(values[:3], values[3])
+            case "fma":
+                assert name == f"fma.rn.{'bf16x2' if half == 'bfloat16' else 'f16x2'}"
+                result = 0
+                for shift in (0, 16):
+                    a, b, c = (number(part >> shift & 0xFFFF, half) for part in values)
+                    result |= half_bits(a * b + c, half) << shift
+            case other:
+                raise AssertionError(f"unknown instruction {other}")
+        held[target] = result & 0xFFFFFFFF
+    return held

@@ -1,0 +1,170 @@
+"""Tokens that a packed product reads from shared memory: which products do, and the addresses, thread by thread."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from ptx_steps import BASE, Memory, carried_out
+
+from specdec_tui.backends.gpu.packed.codes import FORMS, STRAIGHT, filling, joining
+from specdec_tui.backends.gpu.packed.cuts import Cut, cut_of
+from specdec_tui.backends.gpu.packed.packing import Packed
+from specdec_tui.backends.gpu.packed.staged import arriving, asking, columns_read, constraints, staging
+
+THERE = 1 << 20  # where tokens lie on the device
+
+
+def matrix(form: str, columns: int, group: int = 128, places: bool = False) -> Packed:
+    """Without its numbers."""
+    planes, width, empty = FORMS[form].planes, min(64, group), torch.empty(0)
+    weight = torch.empty(2, -(-columns // (planes * width)), 16 * width, dtype=torch.uint8, device="meta")
+    order = torch.empty(columns if places else 0)
+    return Packed(form, weight, empty, empty, empty, empty, order, 32, columns, min(group, columns), "bfloat16")
+
+
+def tokens_of(count: int, columns: int) -> Memory:
+    """On the device, each word another."""
+    return {THERE + 4 * place: place + 1 for place in range(count * columns // 2)}
+
+
+def asked(tokens: int, columns: int, warps: int) -> Memory:
+    """Shared memory when they have arrived."""
+    shared: Memory = {}
+    program, given = asking(tokens, columns, warps), tokens_of(tokens, columns)
+    for thread in range(32 * warps):
+        carried_out(program, {"%tid.x": thread, "$1": THERE}, shared=shared, given=given)
+    return shared
+
+
+def addresses(tokens: int, columns: int, chunk: int, width: int, warps: int) -> list[int]:
+    """By thread."""
+    program = arriving(tokens, columns, chunk, width)
+    return [carried_out(program, {"%tid.x": thread})["$0"] for thread in range(32 * warps)]
+
+
+def wrong_reads(tokens: int, columns: int, planes: int, width: int, warps: int) -> int:
+    """How many threads read other columns, in some step, than those that `loads.own_columns` loads for them."""
+    shared, chunk, quarter = asked(tokens, columns, warps), planes * width, width // 4
+    program, words, wrong = columns_read(quarter), quarter // 2, 0
+    for thread, address in enumerate(addresses(tokens, columns, chunk, width, warps)):
+        for begin in range(0, columns, warps * chunk):
+            for plane in range(planes):
+                input = {f"${words}": address + 2 * (begin + plane * width)}
+                held = carried_out(program, input, shared=shared)
+                token = min(thread // 4 % 8, tokens - 1)
+                first = token * columns + begin + thread // 32 * chunk + plane * width + thread % 4 * quarter
+                expected = [first // 2 + word + 1 for word in range(words)]
+                wrong += [held[f"${word}"] for word in range(words)] != expected
+    return wrong
+
+
+@pytest.mark.parametrize(("planes", "width", "warps", "columns"), [
+    (2, 64, 8, 1024), (2, 64, 4, 1536), (2, 32, 8, 512), (1, 64, 4, 512), (1, 16, 2, 96),
+])  # fmt: skip
+@pytest.mark.parametrize("tokens", [1, 3, 8])
+def test_each_thread_reads_the_columns_of_its_token(
+    tokens: int, planes: int, width: int, warps: int, columns: int
+) -> None:
+    assert wrong_reads(tokens, columns, planes, width, warps) == 0
+
+
+@pytest.mark.parametrize(("name", "right", "other"), [
+    ("asking", "q, t, 32;", "q, t, 31;"),  # the last 16 bytes of a token are not asked for
+    ("asking", "[a + 2576]", "[a + 2560]"),  # the second token comes to a wrong place
+    ("arriving", "and.b32 a, t, 3", "and.b32 a, t, 1"),
+    ("arriving", "min.u32 a, a, 1", "min.u32 a, a, 0"),
+    ("columns_read", "[$8 + 16]", "[$8 + 0]"),
+])  # fmt: skip
+def test_a_planted_fault_is_found(name: str, right: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = globals()[name]
+
+    def faulty(*given: int) -> str:
+        program = made(*given)
+        assert right in program
+        return program.replace(right, other)
+
+    def wrong() -> bool:
+        try:
+            return wrong_reads(2, 1280, 2, 64, 2) > 0
+        except KeyError:  # nothing lies there
+            return True
+
+    assert not wrong()
+    monkeypatch.setitem(globals(), name, faulty)
+    assert wrong()
+
+
+@pytest.mark.parametrize("tokens", [2, 5, 8])
+def test_lanes_that_read_together_read_different_banks(tokens: int) -> None:
+    """A load of 16 bytes is done for eight lanes at a time, from 32 banks of 4 bytes."""
+    found = addresses(tokens, 1024, 128, 64, 1)
+    for begin in range(0, 32, 8):
+        units = {address // 16 for address in found[begin : begin + 8]}
+        assert len({unit % 8 for unit in units}) == len(units)
+
+
+@pytest.mark.parametrize("tokens", [1, 4])
+def test_tokens_fill_the_memory_that_they_declare(tokens: int) -> None:
+    declared = re.match(r"\.shared \.align 128 \.b8 packed_tokens\[(\d+)\];", asking(tokens, 1024, 8))
+    shared = asked(tokens, 1024, 8)
+    assert declared and min(shared) == BASE and len(shared) == tokens * 512
+    gap = 16 if tokens > 1 else 0
+    assert max(shared) + 4 + gap == BASE + int(declared[1])
+
+
+@pytest.mark.parametrize("count", [16, 8, 4])
+def test_what_is_read_has_a_constraint_for_each_register(count: int) -> None:
+    named = {int(place) for place in re.findall(r"\$(\d+)", columns_read(count))}
+    parts = constraints(count).split(",")
+    assert named == set(range(count // 2 + 1))
+    assert [part == "=r" for part in parts] == [n < count // 2 for n in range(len(parts))]
+    assert len(parts) == count // 2 + count + count // 2  # words, addresses, and a tensor of halves by two
+
+
+def test_products_of_whole_numbers_of_4_bits_are_staged() -> None:
+    assert cut_of(matrix("int4", 3072), False) == cut_of(matrix("uint4", 1024), False) == Cut(8, 8, staged=True)
+    assert cut_of(matrix("int4", 512, group=32), False) == Cut(8, 8, staged=True)
+    for not_so, gated in (
+        (matrix("int4", 3072), True),
+        (matrix("int4", 8192), False),
+        (matrix("int4", 2560), False),  # steps would go beyond x
+        (matrix("int4", 3072, places=True), False),
+        (matrix("nf4", 3072, group=64), False),
+        (matrix("int8", 1024), False),
+    ):
+        assert not cut_of(not_so, gated).staged
+
+
+def staged(found: Packed, tokens: int, gated: bool = False, cut: Cut | None = None, begin: int = 0) -> bool:
+    x = torch.empty(tokens * found.columns + begin, dtype=torch.bfloat16)[begin:].view(tokens, -1)
+    ask, arrive = staging(x, found, gated, cut or Cut(8, 8, staged=True))
+    assert (ask == "") == (arrive == "")
+    return ask != ""
+
+
+def test_tokens_that_find_no_room_are_read_from_memory() -> None:
+    assert [tokens for tokens in range(1, 20) if staged(matrix("int4", 3072), tokens)] == list(range(1, 8))
+    assert [tokens for tokens in range(1, 20) if staged(matrix("int4", 1024), tokens)] == list(range(1, 9))
+    assert [tokens for tokens in range(1, 20) if staged(matrix("nf4", 3072), tokens)] == [1]
+    assert not staged(matrix("int4", 1024), 1, cut=Cut(8, 8))
+    assert staged(matrix("int4", 3072), 7) and not staged(matrix("int4", 3072), 7, gated=True)
+    assert not staged(matrix("int4", 2560), 1) and staged(matrix("int4", 2560), 1, cut=Cut(4, 8, staged=True))
+    assert not staged(matrix("int4", 1024, places=True), 1)
+    assert staged(matrix("int4", 1024), 1, begin=8) and not staged(matrix("int4", 1024), 1, begin=1)
+
+
+@pytest.mark.parametrize("form", ["int4", "nf4", "int8"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_program_has_no_more_shared_memory_than_it_gets(form: str, gated: bool) -> None:
+    """Of all that its instructions declare."""
+    found, most = matrix(form, 1024), 0
+    for tokens in range(1, 9):
+        for warps in (4, 8):
+            x = torch.empty(tokens, 1024, dtype=torch.bfloat16)
+            ask, _ = staging(x, found, gated, Cut(warps, 8, staged=True))
+            table = filling(warps) if FORMS[form].order == STRAIGHT else ""
+            declared = re.findall(r"\.b8 \w+\[(\d+)\]", ask + table + joining(warps, 1 + gated))
+            most = max(most, sum(map(int, declared)))
+    assert 16 << 10 < most <= 48 << 10
