@@ -59,14 +59,16 @@ def test_the_instructions_give_the_number_of_every_code(form: str, half: str) ->
 @pytest.mark.parametrize("width", [64, 32, 16])
 @pytest.mark.parametrize("form", ["nf4", "mxfp4", "int4", "int8"])
 def test_packed_rows_read_by_the_instructions_are_the_rows(form: str, width: int) -> None:
-    """Word by word in the order of a warp's lanes: [u, g, t, k, h]."""
+    """Word by word in the order of a warp's lanes: [u, g, t, k, h, m, c]."""
     planes, columns = FORMS[form].planes, 4 * width
     codes = torch.randint(0, len(FORMS[form].numbers), (16, columns), dtype=torch.uint8)
     plain = Codes(form, codes, torch.ones(16, columns // width), torch.empty(0), width, torch.empty(0).int())
     packed = pack(plain, torch.bfloat16)
     words = packed.weight[0].contiguous().view(torch.int32).long() & 0xFFFFFFFF  # [chunks, words]
-    numbers = converted(form, "bfloat16", words.flatten()).view(planes, len(words), -1, 8, 4, min(2, width // 16), 2, 4)
-    rows = numbers.permute(6, 3, 1, 0, 4, 2, 5, 7).reshape(16, columns)  # h g, chunk plane t u k b
+    numbers = converted(form, "bfloat16", words.flatten()).view(
+        planes, len(words), -1, 8, 4, min(2, width // 16), 2, 2, 2
+    )
+    rows = numbers.permute(6, 3, 1, 0, 4, 2, 7, 5, 8).reshape(16, columns)  # h g, chunk plane t u m k c
     assert torch.equal(rows, plain_weights(plain).bfloat16().double())
 
 

@@ -1,9 +1,9 @@
 """Codes of 4 and 8 bits: what numbers they stand for, and the machine code that turns them into half-precision numbers.
 
-A register holds four bytes. Of 8-bit codes these are four columns that follow each other; of 4-bit codes four columns
-of one plane and four of another (`packing`). Two orders of eight 4-bit codes in a register:
+A register holds four bytes. Of 8-bit codes these are four columns, two and two that follow each other; of 4-bit codes
+four columns of one plane and four of another (`packing`). Two orders of eight 4-bit codes in a register:
 
-- `straight`: code n, from the low end, is column n % 4 of plane n // 4. Numbers of a table are looked up in shared
+- `straight`: code n, from the low end, is the column n % 4 of plane n // 4. Numbers of a table are looked up in shared
   memory two codes at a time: 11 instructions for eight codes.
 - `spread`: codes n and n + 4 are columns that follow each other, so that whole numbers need one instruction for two:
   the codes are put into the low bits of a number whose exponent makes these bits count one each.

@@ -18,11 +18,11 @@ _FOR_16, _FOR_8, _FOR_4 = (tl.constexpr(constraints(count)) for count in (16, 8,
 
 @triton.jit
 def _column(inner: tl.tensor, width: tl.constexpr) -> tl.tensor:
-    """The column, within a plane of a chunk, of each place of a product's inner dimension [u, k, t, b]."""
+    """The column, within a plane of a chunk, of each place of a product's inner dimension [u, k, t, m, c]."""
     quarter: tl.constexpr = width // 4
     if quarter == 4:
         return inner
-    return inner // 4 % 4 * quarter + inner // 32 * 8 + inner // 16 % 2 * 4 + inner % 4
+    return inner // 4 % 4 * quarter + inner // 32 * 8 + inner // 2 % 2 * 4 + inner // 16 % 2 * 2 + inner % 2
 
 
 @triton.jit
@@ -131,21 +131,24 @@ def own_columns(
     token = tl.program_id(1) * tile_tokens + tl.arange(0, tile_tokens // 8)[None, :, None, None] * 8 + thread // 4 % 8
     column = begin + thread // 32 * stride + thread % 4 * quarter + tl.arange(0, units)[None, None, :, None] * 8
     column += tl.arange(0, size)[None, None, None, :]
-    inside = token < tokens if full else (token < tokens) & (column < columns)
+    token = tl.minimum(token, tokens - 1)  # behind the last one that is repeated, and nothing is made of it
+    inside = column < columns
     if gathered:
-        column = tl.load(places + column, mask=column < columns, other=0)
+        column = tl.load(places + column, mask=inside, other=0)
     if staged:
         # Nothing is loaded by this: Triton gives what is read the layout of what would be.
-        own = tl.load(x + token * columns + column, mask=inside & (thread < 0), other=0.0)
+        own = tl.load(x + token * columns + column, mask=thread < 0, other=0.0)
         code: tl.constexpr = _READ_16 if quarter == 16 else _READ_8 if quarter == 8 else _READ_4
         kinds: tl.constexpr = _FOR_16 if quarter == 16 else _FOR_8 if quarter == 8 else _FOR_4
         own = tl.inline_asm_elementwise(
             code, kinds, [shared + 2 * begin, own], dtype=own.dtype, is_pure=True, pack=quarter
         )
+    elif full:
+        own = tl.load(x + token * columns + column)
     else:
         own = tl.load(x + token * columns + column, mask=inside, other=0.0)
-    own = tl.reshape(own, (warps, 8, 4, tile_tokens // 8, units, size // 4, 4))  # warp, g, t, n, u, k, b
-    return tl.reshape(tl.permute(own, (0, 4, 5, 2, 6, 3, 1)), (warps, width, tile_tokens))
+    own = tl.reshape(own, (warps, 8, 4, tile_tokens // 8, units, 2, size // 4, 2))  # warp, g, t, n, u, m, k, c
+    return tl.reshape(tl.permute(own, (0, 4, 6, 2, 5, 7, 3, 1)), (warps, width, tile_tokens))
 
 
 @triton.jit

@@ -7,8 +7,9 @@ says (`codes`).
 
 A chunk lies in memory as a tensor core wants it: each of a warp's 32 lanes reads 16 bytes that follow each other into
 registers, and multiplies from there. Lane 4 · g + t has the rows g and g + 8, and a quarter t of the columns: for a row
-that is h · 8 + g, and a column (of its plane) that is t · width / 4 + u · 8 + k · 4 + b, bytes are in the order [u, g,
-t, k, h, b] (`arranged`).
+that is h · 8 + g, and a column (of its plane) that is t · width / 4 + u · 8 + m · 4 + k · 2 + c, bytes are in the order
+[u, g, t, k, h, m, c] (`arranged`). So a tensor core multiplies four of a lane's columns that follow each other at a
+time: a token's numbers are in the registers where it wants them as they are loaded.
 """
 
 from __future__ import annotations
@@ -198,8 +199,8 @@ def arranged(chunks: Tensor) -> Tensor:
     """[..., ROWS, width] to [..., ROWS · width]: as the lanes of a warp read it."""
     *outer, _, width = chunks.shape
     quarter, first = width // 4, len(outer)
-    inner = (2, 8, 4, max(1, quarter // 8), min(2, quarter // 4), 4)  # h, g, t, u, k, b
-    order = (first + 3, first + 1, first + 2, first + 4, first, first + 5)
+    inner = (2, 8, 4, max(1, quarter // 8), 2, min(2, quarter // 4), 2)  # h, g, t, u, m, k, c
+    order = (first + 3, first + 1, first + 2, first + 5, first, first + 4, first + 6)
     return chunks.reshape(*outer, *inner).permute(*range(first), *order).flatten(first)
 
 

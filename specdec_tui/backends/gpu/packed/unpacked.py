@@ -19,11 +19,11 @@ def place_of(
 ) -> tuple[tl.tensor, tl.tensor]:
     """Where the code of a row of a tile and a column of a chunk lies: its byte in the chunk, and how far up in it."""
     quarter: tl.constexpr = width // 4
-    words: tl.constexpr = 2 if quarter >= 8 else 1
+    words: tl.constexpr = 2 if quarter >= 8 else 1  # of a row, of its eight columns
     plane, within = column // width, column % width
     lane, rest = row % 8 * 4 + within // quarter, within % quarter
-    word = ((rest // 8 * 32 + lane) * words + rest % 8 // 4) * 2 + row // 8
-    place = rest % 4
+    word = ((rest // 8 * 32 + lane) * words + rest // 2 % words) * 2 + row // 8
+    place = rest % 8 // (2 * words) * 2 + rest % 2
     if planes == 1:
         return word * 4 + place, place * 0
     nibble = place + 4 * plane if straight else place % 2 * 4 + place // 2 + 2 * plane
