@@ -206,7 +206,8 @@ def warm(shapes: Sequence[str], processes: int, seconds: float, options: argpars
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
         kinds = [(*each, None) for each in itertools.product(shapes, options.forms, options.tokens)]
-        kinds += [(name, "plain", 1, tile) for name in shapes for tile in range(tuning.MOST_TILES)]
+        tiles = range(tuning.MOST_TILES)
+        kinds += [(*each[:1], "plain", *each[1:]) for each in itertools.product(shapes, (1, tuning.BLOCK), tiles)]
         works = {pool.submit(compiled, *kind, options): ", ".join(map(str, kind)) for kind in kinds}
         failed = 0
         try:

@@ -14,6 +14,16 @@ def number(bits: int, half: str) -> float:
     return float(struct.unpack("<f", struct.pack("<I", bits << 16))[0])
 
 
+def number_of(bits: int) -> float:
+    """Of 32 bits in single precision."""
+    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+
+
+def bits_of(number: float) -> int:
+    """The 32 bits of a number rounded to single precision."""
+    return int(struct.unpack("<I", struct.pack("<f", number))[0])
+
+
 def prmt(one: int, other: int, selector: int) -> int:
     """PTX ISA, prmt: bytes of two words by four selectors, whose fourth bit asks for copies of a byte's top bit."""
     source = (one | other << 32).to_bytes(8, "little")
@@ -45,7 +55,7 @@ def carried_out(
     given: Memory | None = None,
 ) -> dict[str, int]:
     """The registers after a program."""
-    held = {"packed_numbers": BASE, "packed_tokens": BASE} | inputs
+    held = {"packed_numbers": BASE, "own_tokens": BASE, "joined_sums": BASE} | inputs
     shared, given = {} if shared is None else shared, given or {}
 
     def value(name: str) -> int:
@@ -79,6 +89,8 @@ def carried_out(
                 assert address % (4 * len(targets)) == 0
                 held |= {each: memory[address + 4 * place] for place, each in enumerate(targets)}
                 continue
+            case "add" if name == "add.rn.f32":
+                result = bits_of(number_of(values[0]) + number_of(values[1]))
             case "setp":
                 assert name == "setp.lt.u32"
                 result = values[0] < values[1]

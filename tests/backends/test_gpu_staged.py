@@ -1,17 +1,22 @@
-"""Tokens that a packed product reads from shared memory: which products do, and the addresses, thread by thread."""
+"""Tokens that a product reads from shared memory, and sums that its warps join there, thread by thread."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 import torch
-from ptx_steps import BASE, Memory, carried_out
+from ptx_steps import BASE, Memory, bits_of, carried_out, number_of
 
-from specdec_tui.backends.gpu.packed.codes import FORMS, STRAIGHT, filling, joining
+from specdec_tui.backends.gpu.own_code import allow_both
+from specdec_tui.backends.gpu.packed.codes import FORMS, STRAIGHT, filling
 from specdec_tui.backends.gpu.packed.cuts import Cut, cut_of
 from specdec_tui.backends.gpu.packed.packing import Packed
-from specdec_tui.backends.gpu.packed.staged import arriving, asking, columns_read, constraints, staging
+from specdec_tui.backends.gpu.packed.staged import staging
+from specdec_tui.backends.gpu.ptx import MOST_SHARED, arriving, asking, columns_read, constraints, joining, joins
+from specdec_tui.backends.gpu.staging import staging as staged_tokens
+from specdec_tui.backends.gpu.tiles import Tile, candidates, fitting
 
 THERE = 1 << 20  # where tokens lie on the device
 
@@ -32,7 +37,7 @@ def tokens_of(count: int, columns: int) -> Memory:
 def asked(tokens: int, columns: int, warps: int) -> Memory:
     """Shared memory when they have arrived."""
     shared: Memory = {}
-    program, given = asking(tokens, columns, warps), tokens_of(tokens, columns)
+    program, given = asking(range(tokens), columns, warps), tokens_of(tokens, columns)
     for thread in range(32 * warps):
         carried_out(program, {"%tid.x": thread, "$1": THERE}, shared=shared, given=given)
     return shared
@@ -80,7 +85,7 @@ def test_each_thread_reads_the_columns_of_its_token(
 def test_a_planted_fault_is_found(name: str, right: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = globals()[name]
 
-    def faulty(*given: int) -> str:
+    def faulty(*given: Any) -> str:
         program = made(*given)
         assert right in program
         return program.replace(right, other)
@@ -107,7 +112,7 @@ def test_lanes_that_read_together_read_different_banks(tokens: int) -> None:
 
 @pytest.mark.parametrize("tokens", [1, 4])
 def test_tokens_fill_the_memory_that_they_declare(tokens: int) -> None:
-    declared = re.match(r"\.shared \.align 128 \.b8 packed_tokens\[(\d+)\];", asking(tokens, 1024, 8))
+    declared = re.match(r"\.shared \.align 128 \.b8 own_tokens\[(\d+)\];", asking(range(tokens), 1024, 8))
     shared = asked(tokens, 1024, 8)
     assert declared and min(shared) == BASE and len(shared) == tokens * 512
     gap = 16 if tokens > 1 else 0
@@ -165,6 +170,129 @@ def test_a_program_has_no_more_shared_memory_than_it_gets(form: str, gated: bool
             x = torch.empty(tokens, 1024, dtype=torch.bfloat16)
             ask, _ = staging(x, found, gated, Cut(warps, 8, staged=True))
             table = filling(warps) if FORMS[form].order == STRAIGHT else ""
-            declared = re.findall(r"\.b8 \w+\[(\d+)\]", ask + table + joining(warps, 1 + gated))
+            declared = re.findall(r"\.b8 \w+\[(\d+)\]", ask + table + joining(warps, 4 * (1 + gated)))
             most = max(most, sum(map(int, declared)))
     assert 16 << 10 < most <= 48 << 10
+
+
+def wrong_held(tokens: int, columns: int, pieces: int, paired: bool = False) -> int:
+    """How many threads read other numbers than those that `held._held_step` loads for them, 0 behind the last column,
+    in some step of rows that are held."""
+    apart, tile = 7, Tile(16, 0, pieces, pieces, 1, 64, 0)
+    x = torch.empty(2 if paired else 1, apart, columns, dtype=torch.bfloat16)
+    program, room = staged_tokens(x, tokens, apart if paired else 0, tile, 1)
+    shared: Memory = {}
+    for thread in range(32 * pieces):
+        carried_out(program, {"%tid.x": thread, "$1": THERE}, shared=shared, given=tokens_of(2 * apart, columns))
+    share, wrong = -(-columns // (16 * pieces)) * 16, 0
+    code = arriving(tokens, room, share, 32, paired)
+    for thread in range(32 * pieces):
+        address, piece, lane = carried_out(code, {"%tid.x": thread})["$0"], thread // 32, thread % 32
+        number = lane // 8 if paired else lane // 4
+        row = min(number, tokens - 1) + (lane // 4 % 2 * apart if paired else 0)
+        for begin in range(0, share, 32):
+            held = carried_out(columns_read(8), {"$4": address + 2 * begin}, shared=shared)
+            first = piece * share + begin + lane % 4 * 8
+            inside = [first + 2 * word < columns for word in range(4)]
+            expected = [(row * columns + first) // 2 + word + 1 if there else 0 for word, there in enumerate(inside)]
+            wrong += [held[f"${word}"] for word in range(4)] != expected
+    return wrong
+
+
+@pytest.mark.parametrize(("columns", "pieces"), [(2048, 8), (1600, 4), (1600, 16), (576, 4), (1152, 8), (96, 2)])
+@pytest.mark.parametrize("tokens", [1, 3, 4])
+def test_rows_that_are_held_meet_the_columns_of_their_tokens(tokens: int, columns: int, pieces: int) -> None:
+    assert wrong_held(tokens, columns, pieces) == 0
+    assert wrong_held(tokens, columns, pieces, paired=True) == 0
+
+
+@pytest.mark.parametrize(("right", "other"), [
+    ("bfe.u32 a, t, 2, 1;", "bfe.u32 a, t, 3, 1;"),  # the branch's tokens in the wrong lanes
+    ("bfe.u32 a, t, 3, 2;", "bfe.u32 a, t, 2, 2;"),
+])  # fmt: skip
+def test_a_fault_in_where_a_branch_is_read_is_found(right: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = arriving
+
+    def faulty(*given: Any) -> str:
+        assert right in made(*given)
+        return made(*given).replace(right, other)
+
+    monkeypatch.setitem(globals(), "arriving", faulty)
+    assert wrong_held(3, 96, 2, paired=True) > 0
+
+
+def test_tokens_behind_rows_that_are_held_are_staged_where_there_is_room() -> None:
+    """Of half precision, at most what a tensor core's tile has."""
+    held, streamed = Tile(16, 0, 8, 8, 1, 256, 0), Tile(16, 128, 4, 4, 4, 128, 128)
+
+    def some(tokens: int, columns: int, tile: Tile = held, dtype: torch.dtype = torch.bfloat16, apart: int = 0) -> bool:
+        ask, room = staged_tokens(torch.empty(16, columns, dtype=dtype), tokens, apart, tile, 1)
+        assert (ask != "") == (room >= columns)
+        return ask != ""
+
+    assert [tokens for tokens in range(1, 12) if some(tokens, 2048)] == list(range(1, 9))
+    assert [tokens for tokens in range(1, 12) if some(tokens, 2048, apart=8)] == list(range(1, 5))
+    assert [tokens for tokens in range(1, 12) if some(tokens, 8192)] == [1, 2]
+    assert not some(1, 2048, streamed) and not some(1, 2048, dtype=torch.float32) and not some(1, 2044)
+    assert some(1, 1600)
+
+
+def test_what_is_declared_fits_beside_the_sums_that_are_joined() -> None:
+    for gated, columns in ((False, 576), (False, 1600), (False, 2048), (False, 8192), (True, 1152), (True, 3072)):
+        for tile in candidates(gated, 2048, columns):
+            for tokens, apart in ((1, 0), (4, 0), (8, 0), (4, 8)):
+                found = fitting(tile, columns, tokens, 1 + gated)
+                ask, _ = staged_tokens(torch.empty(16, columns, dtype=torch.bfloat16), tokens, apart, found, 1 + gated)
+                count = max(16, (1 + gated) * found.rows) // 4
+                join = joining(found.warps, count) if joins(found.warps, count) else ""
+                assert sum(map(int, re.findall(r"\.b8 \w+\[(\d+)\]", ask + join))) <= MOST_SHARED
+
+
+@pytest.mark.parametrize(("warps", "count"), [(4, 4), (8, 8), (16, 4), (2, 16)])
+def test_warps_get_what_they_make_together_in_the_order_of_triton(warps: int, count: int) -> None:
+    """Of each lane the sums of the warps, those half of them apart first; all in single precision."""
+    own = torch.randn(32 * warps, count, generator=torch.Generator().manual_seed(3))
+    shared: Memory = {}
+    before, after = joining(warps, count).split("bar.sync 0;")
+    for thread in range(32 * warps):
+        inputs = {f"${count + n}": bits_of(float(own[thread, n])) for n in range(count)}
+        carried_out(before, {"%tid.x": thread} | inputs, shared=shared)
+    expected = own.view(warps, 32, count)
+    while len(expected) > 1:
+        half = len(expected) // 2
+        expected = expected[:half] + expected[half:]
+    for thread in (0, 5, 32 * warps - 1):
+        held = carried_out(after, {"%laneid": thread % 32, "a": BASE}, shared=shared)
+        found = torch.tensor([number_of(held[f"${n}"]) for n in range(count)])
+        assert torch.equal(found, expected[0, thread % 32])
+
+
+def test_more_sums_than_gain_by_it_are_not_joined_so() -> None:
+    assert joins(4, 4) and joins(16, 4) and joins(8, 8) and not joins(16, 8) and not joins(4, 2)
+
+
+class Driver:
+    """Of a card whose programs have 227 KB, and a kernel that declares some of that."""
+
+    def __init__(self, declared: int) -> None:
+        self.declared, self.allowed = declared, dict[int | None, int]()
+
+    def cuFuncGetAttribute(self, value: Any, attribute: int, kernel: Any) -> None:
+        value._obj.value = {1: self.declared}[attribute]
+
+    def cuCtxGetDevice(self, device: Any) -> None:
+        device._obj.value = 3
+
+    def cuDeviceGetAttribute(self, value: Any, attribute: int, device: Any) -> None:
+        value._obj.value = {(97, 3): 232448}[attribute, device.value]
+
+    def cuFuncSetAttribute(self, kernel: Any, attribute: int, value: int) -> None:
+        assert attribute == 8
+        self.allowed[kernel.value] = value
+
+
+def test_a_kernel_has_what_it_declares_beside_what_triton_takes() -> None:
+    driver, plain = Driver(4096), Driver(0)
+    allow_both(driver, 1, 77, "a kernel", {}, "")
+    allow_both(plain, 1, 77, "a kernel", {}, "")
+    assert driver.allowed == {77: 232448 - 4096} and plain.allowed == {}

@@ -13,7 +13,17 @@ import torch
 from specdec_tui.backends.decoder import Experts
 from specdec_tui.backends.demo import CACHE_VARIABLE
 from specdec_tui.backends.gpu import tuning
-from specdec_tui.backends.gpu.tiles import Tile, Tiles, attention_cut, candidates, fitting, guess, power, tile_tokens
+from specdec_tui.backends.gpu.tiles import (
+    Tile,
+    Tiles,
+    attention_cut,
+    candidates,
+    fitting,
+    guess,
+    held,
+    power,
+    tile_tokens,
+)
 from specdec_tui.backends.gpu.tuning import numbered, worth_a_trial
 from specdec_tui.backends.gpu.weights import NONE, Affine, ExpertWeights
 
@@ -33,17 +43,46 @@ SHAPES = [
 def test_each_shape_gets_its_fastest_tile() -> None:
     wanted = {shape: candidates(*shape)[-1] for shape in SHAPES}
 
-    def seconds(tiles: Tiles) -> float:
+    def seconds(tiles: Tiles, tokens: int) -> float:
         return float(sum(tiles.tried.get(shape) != wanted[shape] for shape in SHAPES))
 
     assert tuning.tried(SHAPES, Tiles(), seconds).tried == wanted
+
+
+def test_of_nearly_as_fast_tiles_the_one_is_taken_that_is_faster_over_a_block_too() -> None:
+    shape = SHAPES[2]
+    quick, both, slow = candidates(*shape)[1:4]
+
+    def seconds(tiles: Tiles, tokens: int) -> float:
+        times = {quick: (1.0, 1.5), both: (1.05, 1.2), slow: (2.0, 0.1)}
+        return times.get(tiles.tried.get(shape, slow), (3.0, 3.0))[tokens > 1]
+
+    assert tuning.tried([shape], Tiles(), seconds).tried == {shape: slow}
+    assert tuning.BLOCK > 1
+
+    def of_others(tiles: Tiles, tokens: int) -> float:
+        return 9.0 if tiles.tried.get(shape) == slow else seconds(tiles, tokens)
+
+    assert tuning.tried([shape], Tiles(), of_others).tried == {shape: both}
+
+
+def test_trials_begin_with_rows_that_are_held_where_that_is_faster_of_all_shapes_together() -> None:
+    shapes = [shape for shape in SHAPES if held(*shape)]
+    assert len(shapes) >= 3
+
+    def seconds(tiles: Tiles, tokens: int) -> float:
+        holding = sum(not tiles.tried.get(shape, guess(*shape)).columns for shape in shapes)
+        return {0: 1.0, len(shapes): 0.5}.get(holding, 2.0)
+
+    found = tuning.tried(shapes, Tiles(), seconds).tried
+    assert all(not found[shape].columns for shape in shapes)
 
 
 def test_what_is_known_is_not_tried_again_and_what_does_not_compile_is_no_tile() -> None:
     known, lame = Tiles({SHAPES[0]: candidates(*SHAPES[0])[1]}), guess(*SHAPES[1])
     asked = []
 
-    def seconds(tiles: Tiles) -> float:
+    def seconds(tiles: Tiles, tokens: int) -> float:
         asked.append(tiles)
         if tiles.tried.get(SHAPES[1]) == lame:
             raise RuntimeError("out of resource: shared memory")
@@ -58,8 +97,8 @@ def test_what_is_known_is_not_tried_again_and_what_does_not_compile_is_no_tile()
 def test_trials_end_in_time_and_leave_the_rest_for_later() -> None:
     now = [0.0]
 
-    def seconds(tiles: Tiles) -> float:
-        now[0] += tuning.MOST_SECONDS / len(worth_a_trial(SHAPES[0]))
+    def seconds(tiles: Tiles, tokens: int) -> float:
+        now[0] += tuning.MOST_SECONDS / (2 + len(worth_a_trial(SHAPES[0])) + 3)  # two beginnings, three blocks
         return 1.0
 
     found = tuning.tried(SHAPES, Tiles(), seconds, clock=lambda: now[0]).tried

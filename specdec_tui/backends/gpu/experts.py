@@ -107,10 +107,11 @@ def gated_experts(
         shift = tl.load(bias + expert * (2 * rows) + safe).to(tl.float32)
     if normed:
         one = stream_row(stream, token, columns, power_columns)
-    result = multiplied(
+    result, _ = multiplied(
         tl.zeros((1,), weight.dtype.element_ty), x + token * columns, weight + expert * (2 * rows * columns), safe,
         real_row, 1, rows, columns, True, pieces, _LANES, 2 * tile_rows, tile_columns, 0,
     )  # fmt: skip
+    result = tl.sum(result, 0)
     if normed:
         spread = spread_of_rows(stream, one, one, one, one, 1, columns, epsilon, _LANES, power_columns)
         result = result * spread[None, :]

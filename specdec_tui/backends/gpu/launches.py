@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from specdec_tui.backends.decoder import Decoder
+from specdec_tui.backends.gpu.own_code import by_code
 from specdec_tui.backends.gpu.packed.packing import ROWS, Packed
-from specdec_tui.backends.gpu.tiles import Tiles, attention_cut, power, tile_tokens
+from specdec_tui.backends.gpu.staging import staging
+from specdec_tui.backends.gpu.tiles import Tile, Tiles, attention_cut, power, tile_tokens
 from specdec_tui.backends.gpu.weights import Affine
 
 _TILE_ROWS = 16  # of queries in a program of attention: how sums round hangs on it
@@ -246,9 +248,22 @@ def product(
         "branch" if behind else "added" if added else "", follow is not None, other_norm is not None,
         0 if sums is None else sums.shape[1], reading.slice_columns, bound, other_x,
         y.stride(0), other_y.stride(0), tile.pieces, read_tokens(own), tile.rows,
-        tile.columns, tile.early, tile.early_last, tile.ahead, power(columns), rules.overlap,
-        num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
+        tile.columns, tile.early, tile.early_last, tile.ahead, power(columns), *_staging(own, tile, 1), rules.overlap,
+        num_warps=tile.warps, num_stages=tile.stages, **_registers(tile, own.x), **rules.launch,
     )  # fmt: skip
+
+
+def _staging(own: Read, tile: Tile, matrices: int) -> tuple[str, int, bool]:
+    """How tokens come to shared memory, with how many columns, and whether sums are joined by code of our own."""
+    if not by_code(own.x.device):
+        return "", 0, False
+    apart = own.x.stride(0) // own.x.shape[-1] if own.branch else 0
+    return *staging(own.x, own.tokens, apart, tile, matrices), True
+
+
+def _registers(tile: Tile, x: Tensor) -> dict[str, int]:
+    """Rows that are held leave room for as many programs as their warps allow."""
+    return {} if tile.columns or not by_code(x.device) else {"maxnreg": 128}
 
 
 def read_tokens(own: Read) -> int:
@@ -292,8 +307,8 @@ def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation
         follow.norm if follow else y, follow.x if follow else y, tokens, rows, columns, *reading.constants,
         rules.epsilon, rules.norm_offset, rules.shrink, own.branch.scale if own.branch else 1.0, biased, activation,
         follow is not None, reading.slice_columns, y.stride(0), tile.pieces, read_tokens(own), tile.rows,
-        tile.columns, tile.early, tile.early_last, tile.ahead, power(columns), rules.overlap,
-        num_warps=tile.warps, num_stages=tile.stages, **rules.launch,
+        tile.columns, tile.early, tile.early_last, tile.ahead, power(columns), *_staging(own, tile, 2), rules.overlap,
+        num_warps=tile.warps, num_stages=tile.stages, **_registers(tile, own.x), **rules.launch,
     )  # fmt: skip
 
 

@@ -84,13 +84,13 @@ def tiles_of(weights: Weights) -> Tiles:
     known, shapes = tuning.kept(card), tuning.shapes_of(weights)
     if not weights.layers or all(shape in known.tried for shape in shapes):
         return known
-    some, ids = tuning.some_layers(weights), torch.zeros(1, dtype=torch.int64, device=device)
+    some, ids = tuning.some_layers(weights), torch.zeros(tuning.BLOCK, dtype=torch.int64, device=device)
     begin = torch.full((1,), _TRIAL_TEXT, device=device)
     table = weights.embedding if len(weights.embedding) else weights.embedding.new_zeros(1, weights.decoder.hidden)
 
-    def seconds(tiles: Tiles) -> float:
+    def seconds(tiles: Tiles, tokens: int) -> float:
         part = Part(some, kind_of(some), shrink_of(some), bucket(2 * _TRIAL_TEXT), tiles)
-        return tuning.captured_seconds(lambda: _pass_alone(part, ids, begin, table), device)
+        return tuning.captured_seconds(lambda: _pass_alone(part, ids[:tokens], begin, table), device)
 
     found = tuning.tried(shapes, known, seconds)
     tuning.keep(card, found)
@@ -103,7 +103,7 @@ def _pass_alone(part: Part, ids: Tensor, begin: Tensor, table: Tensor) -> None:
         part.begin(stream, ids, begin, table)
         part.through(stream, begin)
         if part.weights.head.weight is not NONE:
-            part.logits(stream, 1)
+            part.logits(stream, len(ids))
 
 
 class GpuContext:

@@ -16,6 +16,8 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents  # type: ignore[import-not-found]
 
+from specdec_tui.backends.gpu.ending import behind_wait, joined, joined_both, loaded, stored
+from specdec_tui.backends.gpu.held import ask
 from specdec_tui.backends.gpu.multiplied import activated, begun, capped, multiplied
 from specdec_tui.backends.gpu.sums import (
     asked_slice,
@@ -77,13 +79,17 @@ def product(
     early_last: tl.constexpr,
     ahead: tl.constexpr,
     power_columns: tl.constexpr,
+    asking: tl.constexpr,
+    room: tl.constexpr,
+    asm: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
     """y [tokens, rows] = cap(scale · activation(x @ weight.T + bias)), or "added" to what y holds.
 
-    x [tokens, columns]; rows of y lie `y_length` apart. Columns are cut into `pieces`, whose sums run side by side and
-    are added up. One program for `tile_rows` rows, whose first `early` columns of each piece it loads before the
-    kernel before has ended.
+    x [tokens, columns], by way of shared memory where there is code for `asking`, with `room` columns each; rows of y
+    lie `y_length` apart. `asm`: sums are joined and stored by instructions, see `ending`. Columns are cut into
+    `pieces`, whose sums run side by side and are added up. One program for `tile_rows` rows, whose first `early`
+    columns of each piece it loads before the kernel before has ended.
 
     What is meant by x may be a norm of the stream: x is then the stream times the norm's weights and `shrink`, which
     keeps it within half precision, and the norm's factor is found here and comes behind the product. `normed`: "rows",
@@ -106,96 +112,101 @@ def product(
     """
     row = tl.program_id(0) * tile_rows + tl.arange(0, tile_rows)
     safe, real_row = tl.minimum(row, rows - 1), row < rows
+    line, real_line = safe[None, :, None], real_row[None, :, None]
     real_tokens: tl.constexpr = tile_tokens // 2 if paired else tile_tokens
     if overlap:
         gdc_launch_dependents()
     # Weights do not depend on the kernel before.
-    lower = tl.zeros((1,), tl.float32)
-    after, factor = lower, lower
+    lower, shift, after, factor, other_factor = 0.0, 0.0, 0.0, 0.0, 0.0
     if biased:
-        shift = tl.load(bias + safe).to(tl.float32)
+        shift = loaded(bias, line, asm)
     if normed == "layer":
-        lower = tl.load(lowered + safe)
+        lower = loaded(lowered, line, asm)
     if written == "branch":
-        after = tl.load(branch + safe).to(tl.float32) + norm_offset
+        after = loaded(branch, line, asm) + norm_offset
     if written != "" and followed:
-        factor = (tl.load(norm + safe).to(tl.float32) + norm_offset) * shrink
+        factor = (loaded(norm, line, asm) + norm_offset) * shrink
     if twice:
-        other_factor = (tl.load(other_norm + safe).to(tl.float32) + norm_offset) * shrink
+        other_factor = (loaded(other_norm, line, asm) + norm_offset) * shrink
     first = begun(
         weight, safe, real_row, rows, columns, False, pieces, tile_rows, tile_columns, early, ahead, overlap
     )  # fmt: skip
     if other_x > 0 and tl.program_id(0) * tile_rows >= bound:
         x += other_x * columns
-    token = tl.arange(0, real_tokens)
-    place, inside = token[None, :] * y_length + row[:, None], (token < tokens)[None, :] & real_row[:, None]
+    ask(x, asking)
+    token = tl.arange(0, real_tokens)[None, None, :]
+    place, inside = token * y_length + row[None, :, None], (token < tokens) & real_line
     # What is needed last is asked for first: it comes while the product runs.
+    before = 0.0
     if written == "added":
-        before = tl.load(y + place, mask=inside, other=0.0)
+        before = loaded(y, tl.minimum(token, tokens - 1) * y_length + line + behind_wait(asm), asm)
     if written == "branch":
-        before = tl.load(source + place, mask=inside, other=0.0)
+        before = loaded(source, tl.minimum(token, tokens - 1) * y_length + line + behind_wait(asm), asm)
     held: tl.tuple = ()
     if normed == "rows":
         one, two, three, four = first_rows(stream, tokens, columns, power_columns)
     elif paired or normed != "":
         held = first_parts(sums, 4 if paired else 2 if normed == "layer" else 1, tokens, parts)
     if slice_columns > 0:
-        own, other, factor = asked_slice(
+        own, other, slice_factor = asked_slice(
             source, branch, norm, tokens, columns, followed, norm_offset, shrink, real_tokens, slice_columns
         )
-    result = multiplied(
+    result, branched = multiplied(
         first, x, weight, safe, real_row, tokens, rows, columns, False, pieces, tile_tokens, tile_rows, tile_columns,
-        early, early_last, paired, apart, overlap,
+        early, early_last, paired, apart, asking != "", room,
     )  # fmt: skip
+    if paired:
+        result, branched = joined_both(result, branched, asm)
+    else:
+        result = joined(result, asm)
     if normed == "rows":
         spread = spread_of_rows(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)
-        result = result * spread[None, :]
+        result = result * spread[None, None, :]
     elif paired or normed != "":
         result, share = behind(
-            result, held, sums, lower, tokens, columns, normed, paired, epsilon, shrink, branch_scale, tile_rows,
+            result, branched, held, sums, lower, tokens, columns, normed, paired, epsilon, shrink, branch_scale,
             real_tokens, parts,
         )  # fmt: skip
         if slice_columns > 0:
             store_slice(
-                own, other, factor, share, fresh, z, tokens, columns, followed, real_tokens, slice_columns
+                own, other, slice_factor, share, fresh, z, tokens, columns, followed, real_tokens, slice_columns
             )  # fmt: skip
-    if biased:
-        result += shift[:, None]
+    result += shift
     if bound > 0 and activation != "":
-        result = tl.where((row >= bound)[:, None], activated(result, activation), result)
+        result = tl.where((row >= bound)[None, :, None], activated(result, activation), result)
     else:
         result = activated(result, activation)
     result = capped(result * scale, cap)
     if written == "added":
-        result += before.to(tl.float32)
-    rounded = result.to(y.dtype.element_ty)
+        result += before
+    kind: tl.constexpr = y.dtype.element_ty
+    rounded = result.to(kind).to(tl.float32)
+    branch_number = tl.where(inside, rounded, 0.0)
     if written == "branch":
-        wide = tl.where(inside, rounded.to(tl.float32), 0.0)
-        rounded = (wide * after[:, None]).to(y.dtype.element_ty)
+        rounded = (branch_number * after).to(kind).to(tl.float32)
     if bound > 0:
-        tl.store(y + place, rounded, mask=inside & (row < bound)[:, None])
-        other_place = token[None, :] * other_length + row[:, None] - bound
-        tl.store(other_y + other_place, rounded, mask=inside & (row >= bound)[:, None])
+        stored(y, place, rounded, inside & (row < bound)[None, :, None], asm)
+        other_place = token * other_length + row[None, :, None] - bound
+        stored(other_y, other_place, rounded, inside & (row >= bound)[None, :, None], asm)
     else:
-        tl.store(y + place, rounded, mask=inside)
+        stored(y, place, rounded, inside, asm)
     if written != "" and followed:
-        tl.store(z + place, (rounded.to(tl.float32) * factor[:, None]).to(z.dtype.element_ty), mask=inside)
+        stored(z, place, rounded * factor, inside, asm)
     if twice:
-        more = (rounded.to(tl.float32) * other_factor[:, None]).to(z.dtype.element_ty)
-        tl.store(z + tokens * rows + place, more, mask=inside)
+        stored(z, tokens * rows + place, rounded * other_factor, inside, asm)
     if kinds > 0:
         programs: tl.constexpr = (rows + tile_rows - 1) // tile_rows
-        part, own_x = left + tl.program_id(0), tl.where(inside, rounded.to(tl.float64), 0.0)
+        part, own_x = left + tl.program_id(0), tl.where(inside, rounded, 0.0).to(tl.float64)
         if kinds == 4:
-            v, own_x, wide = own_x, before.to(tl.float64), wide.to(tl.float64)
-            store_part(part, wide * wide, 4, 0, tokens, programs, tile_tokens)
-            store_part(part, own_x * own_x, 4, 1, tokens, programs, tile_tokens)
-            store_part(part, own_x * v, 4, 2, tokens, programs, tile_tokens)
-            store_part(part, v * v, 4, 3, tokens, programs, tile_tokens)
+            wide, v, own_x = branch_number.to(tl.float64), own_x, tl.where(inside, before, 0.0).to(tl.float64)
+            store_part(part, wide * wide, 4, 0, tokens, programs, asm)
+            store_part(part, own_x * own_x, 4, 1, tokens, programs, asm)
+            store_part(part, own_x * v, 4, 2, tokens, programs, asm)
+            store_part(part, v * v, 4, 3, tokens, programs, asm)
         else:
             if kinds == 2:
-                store_part(part, own_x, 2, 0, tokens, programs, tile_tokens)
-            store_part(part, own_x * own_x, kinds, kinds - 1, tokens, programs, tile_tokens)
+                store_part(part, own_x, 2, 0, tokens, programs, asm)
+            store_part(part, own_x * own_x, kinds, kinds - 1, tokens, programs, asm)
 
 
 @triton.jit
@@ -236,6 +247,9 @@ def gated_product(
     early_last: tl.constexpr,
     ahead: tl.constexpr,
     power_columns: tl.constexpr,
+    asking: tl.constexpr,
+    room: tl.constexpr,
+    asm: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
     """y [tokens, rows] = activation(x @ gate.T) · (x @ up.T); weight [2 · rows, columns] holds gate, then up.
@@ -248,14 +262,15 @@ def gated_product(
     real_tokens: tl.constexpr = tile_tokens // 2 if paired else tile_tokens
     if overlap:
         gdc_launch_dependents()
-    lower = tl.zeros((1,), tl.float32)
+    lower, shift = 0.0, 0.0
     if biased:
-        shift = tl.load(bias + safe).to(tl.float32)
+        shift = loaded(bias, safe[None, :, None], asm)
     if normed == "layer":
-        lower = tl.load(lowered + safe)
+        lower = loaded(lowered, safe[None, :, None], asm)
     first = begun(
         weight, safe, real_row, rows, columns, True, pieces, 2 * tile_rows, tile_columns, early, ahead, overlap
     )  # fmt: skip
+    ask(x, asking)
     held: tl.tuple = ()
     if normed == "rows":
         one, two, three, four = first_rows(stream, tokens, columns, power_columns)
@@ -265,26 +280,29 @@ def gated_product(
         own, other, factor = asked_slice(
             source, branch, norm, tokens, columns, followed, norm_offset, shrink, real_tokens, slice_columns
         )
-    result = multiplied(
+    result, branched = multiplied(
         first, x, weight, safe, real_row, tokens, rows, columns, True, pieces, tile_tokens, 2 * tile_rows,
-        tile_columns, early, early_last, paired, apart, overlap,
+        tile_columns, early, early_last, paired, apart, asking != "", room,
     )  # fmt: skip
+    if paired:
+        result, branched = joined_both(result, branched, asm)
+    else:
+        result = joined(result, asm)
     if normed == "rows":
         spread = spread_of_rows(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)
-        result = result * spread[None, :]
+        result = result * spread[None, None, :]
     elif paired or normed != "":
         result, share = behind(
-            result, held, sums, lower, tokens, columns, normed, paired, epsilon, shrink, branch_scale, 2 * tile_rows,
+            result, branched, held, sums, lower, tokens, columns, normed, paired, epsilon, shrink, branch_scale,
             real_tokens, parts,
         )  # fmt: skip
         if slice_columns > 0:
             store_slice(
                 own, other, factor, share, fresh, z, tokens, columns, followed, real_tokens, slice_columns
             )  # fmt: skip
-    if biased:
-        result += shift[:, None]
-    gate, up = tl.split(tl.permute(tl.reshape(result, (2, tile_rows, real_tokens)), (1, 2, 0)))
-    row, token = tl.program_id(0) * tile_rows + tl.arange(0, tile_rows), tl.arange(0, real_tokens)
-    inside = (row < rows)[:, None] & (token < tokens)[None, :]
-    found = activated(gate, activation) * up
-    tl.store(y + token[None, :] * y_length + row[:, None], found.to(y.dtype.element_ty), mask=inside)
+    result += shift
+    both = tl.reshape(result, (result.shape[0], 2, tile_rows, real_tokens))
+    gate, up = tl.split(tl.permute(both, (0, 2, 3, 1)))
+    row = tl.program_id(0) * tile_rows + tl.arange(0, tile_rows)[None, :, None]
+    token = tl.arange(0, real_tokens)[None, None, :]
+    stored(y, token * y_length + row, activated(gate, activation) * up, (row < rows) & (token < tokens), asm)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 
+from specdec_tui.backends.gpu.ending import stored
+
 
 @triton.jit
 def stream_row(stream: tl.tensor, token: tl.tensor, columns: tl.constexpr, power_columns: tl.constexpr) -> tl.tensor:
@@ -212,17 +214,19 @@ def store_part(
     kind: tl.constexpr,
     tokens: tl.constexpr,
     parts: tl.constexpr,
-    tile_tokens: tl.constexpr,
+    asm: tl.constexpr,
 ) -> None:
-    """The sums of value [rows, tile_tokens] over its rows, as one part of a kind of sums [tokens, kinds, parts]."""
-    token = tl.arange(0, tile_tokens)
-    total = tl.sum(value.to(tl.float64), 0).to(tl.float32)
-    tl.store(place + (token * kinds + kind) * parts, total, mask=token < tokens)
+    """The sums of value [warps, rows, tile_tokens] over its rows, as one part of a kind of sums [tokens, kinds,
+    parts]."""
+    token = tl.arange(0, value.shape[2])[None, None, :]
+    total = tl.sum(value.to(tl.float64), 1, keep_dims=True).to(tl.float32)
+    stored(place, (token * kinds + kind) * parts, total, token < tokens, asm)
 
 
 @triton.jit
 def behind(
     result: tl.tensor,
+    branch: tl.tensor,
     held: tl.tuple,
     sums: tl.tensor,
     lowered: tl.tensor,
@@ -233,30 +237,29 @@ def behind(
     epsilon: tl.constexpr,
     shrink: tl.constexpr,
     branch_scale: tl.constexpr,
-    tile_rows: tl.constexpr,
     tile_tokens: tl.constexpr,
     parts: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
-    """What comes behind a product by the sums of the stream it reads: [tile_rows, tile_tokens], and what a branch is
-    multiplied by [tile_tokens]. `lowered` [tile_rows]: what the matrix makes of a layer norm's weights."""
+    """What comes behind a product by the sums of the stream it reads: [warps, rows, tile_tokens], and what a branch is
+    multiplied by [tile_tokens]. `lowered` [1, rows, 1]: what the matrix makes of a layer norm's weights."""
     kinds: tl.constexpr = 4 if paired else 2 if normed == "layer" else 1
     if normed != "" and shrink != 1.0:
         result *= 1.0 / shrink
+        branch *= 1.0 / shrink
     one, two, three, four = totals(held, sums, kinds, tokens, parts, tile_tokens)
     share = one
     if paired:  # sums of y², x², x · v, v²
         share = tl.rsqrt(one / columns + epsilon) * branch_scale
-        stream, branch = tl.split(tl.permute(tl.reshape(result, (tile_rows, 2, tile_tokens)), (0, 2, 1)))
-        result = stream + branch * share[None, :]
+        result = result + branch * share[None, None, :]
         squares = two + share * (2.0 * three + share * four)
     elif normed == "layer":  # of x, x²
         mean = one / columns
-        result -= lowered[:, None] * mean[None, :]
+        result -= lowered * mean[None, None, :]
         squares = two - one * mean
     else:
         squares = one
     if normed != "":
-        result *= tl.rsqrt(tl.maximum(squares, 0.0) / columns + epsilon)[None, :]
+        result *= tl.rsqrt(tl.maximum(squares, 0.0) / columns + epsilon)[None, None, :]
     return result, share
 
 

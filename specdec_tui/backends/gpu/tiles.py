@@ -27,10 +27,10 @@ class Tile:
     early_last: bool = False
 
 
-_HELD_STEP, _HELD = 32, 112  # columns that are held together; registers of a thread that hold weights, at most
+HELD_STEP, _HELD = 32, 112  # columns that are held together; registers of a thread that hold weights, at most
 
 
-def _held(rows: int, pieces: int, early: int) -> Tile:
+def _held(rows: int, pieces: int, early: int = 512) -> Tile:
     return Tile(rows, 0, pieces, pieces, 1, early, 0)
 
 
@@ -42,23 +42,26 @@ _LANES = 8  # see `experts`
 _PLAIN = (
     Tile(16, 64, 8, 8, 3, 256, 0),
     Tile(16, 128, 4, 4, 6, 64, 512, True),
-    _held(16, 4, 384),
-    _held(16, 16, 256),
+    _held(16, 4),
+    _held(16, 16),
+    _held(8, 8),
+    _held(16, 8),
     Tile(16, 128, 4, 4, 4, 128, 128),
+    _held(32, 8, 192),
     Tile(8, 128, 4, 4, 6, 64, 256, True),
+    _held(8, 4),
+    _held(8, 16),
     Tile(8, 64, 4, 4, 3, 256, 0),
-    _held(8, 16, 256),
     Tile(8, 128, 8, 8, 4, 128, 256),
-    _held(8, 8, 256),
-    _held(16, 8, 256),
     Tile(16, 64, 4, 4, 6, 64, 256),
 )
 _GATED = (
     Tile(8, 128, 4, 4, 4, 128, 128),
     _held(8, 4, 384),
-    Tile(8, 64, 4, 4, 3, 256, 0),
+    _held(8, 8),
     Tile(32, 128, 1, 4, 4, 0, 512),
-    _held(16, 4, 128),
+    Tile(8, 64, 4, 4, 3, 256, 0),
+    _held(16, 8, 160),
     Tile(64, 64, 1, 4, 5, 0, 256),
 )
 _FEW = (
@@ -139,7 +142,7 @@ def candidates(gated: bool, rows: int, columns: int, slots: int = 0) -> tuple[Ti
     return tuple(tile for tile in found if tile.columns or columns <= _MOST_HELD)
 
 
-def _share(columns: int, pieces: int) -> int:
+def share_of(columns: int, pieces: int) -> int:
     """Columns of a piece."""
     return -(-columns // (16 * pieces)) * 16
 
@@ -147,7 +150,7 @@ def _share(columns: int, pieces: int) -> int:
 def _room(tile: Tile, matrices: int) -> int:
     """Columns of a piece that threads hold."""
     of_step = -(-matrices * tile.rows // 8) * 4 * -(-tile.pieces // tile.warps)
-    return (_HELD if tile.warps <= 8 else 72) // of_step * _HELD_STEP  # of more threads each has fewer registers
+    return (_HELD if tile.warps <= 8 else 72) // of_step * HELD_STEP  # of more threads each has fewer registers
 
 
 def _of_slots(slots: int) -> tuple[Tile, ...]:
@@ -178,6 +181,15 @@ def guess(gated: bool, rows: int, columns: int, slots: int = 0) -> Tile:
     return _PLAIN[3] if rows <= _SHORT else _PLAIN[1] if columns > 4096 else _PLAIN[0]
 
 
+def held(gated: bool, rows: int, columns: int, slots: int = 0) -> Tile | None:
+    """One that holds rows, where there is one; kernels that do so and those that stream make each other slower."""
+    if slots or rows >= HEAD_ROWS or rows <= _FEW_ROWS or columns > _MOST_HELD:
+        return None
+    if gated:
+        return _GATED[1]
+    return _PLAIN[2] if columns <= _SHORT else _PLAIN[3] if columns > 4096 else _PLAIN[5]
+
+
 Shape = tuple[bool, int, int, int]
 """Whether a matrix holds gate and up, its rows (of one of them), its columns; of experts how many a token chooses."""
 
@@ -203,10 +215,10 @@ class Tiles:
 def fitting(tile: Tile, columns: int, tokens: int, matrices: int = 1, slots: int = 1) -> Tile:
     """With no more columns than there are, and room for the tokens in shared memory."""
     if not tile.columns:
-        share = _share(columns, tile.pieces)
+        share = share_of(columns, tile.pieces)
         room = _room(tile, matrices) if tokens <= 16 else _room(tile, matrices) // 3
-        steps = min(tile.early // _HELD_STEP, -(-share // _HELD_STEP), max(1, room // _HELD_STEP))
-        return replace(tile, early=steps * _HELD_STEP)
+        steps = min(tile.early // HELD_STEP, -(-share // HELD_STEP), max(1, room // HELD_STEP))
+        return replace(tile, early=steps * HELD_STEP)
     whole = power(-(-columns // (16 * tile.pieces)) * 16)
     early = min(tile.early, whole)
     if early and tokens > 16:

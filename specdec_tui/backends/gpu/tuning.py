@@ -1,13 +1,16 @@
 """Tiles tried on this card, once for each shape of matrix, and kept.
 
-What is timed is a captured pass over one token through some layers of the model at hand: kernels overlap, and what is
-fastest by itself need not be so among others. Each matrix in turn has its candidates tried, the others as they are.
+What is timed is a captured pass through some layers of the model at hand: kernels overlap, and what is fastest by
+itself need not be so among others. Each matrix in turn has its candidates tried, the others as they are, over one
+token; of the fastest few the one is taken with which a pass over one token and one over a block of drafts together take
+the least time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,7 +20,7 @@ from pathlib import Path
 import torch
 
 from specdec_tui.backends.demo import cache_folder
-from specdec_tui.backends.gpu.tiles import Shape, Tile, Tiles, candidates, guess
+from specdec_tui.backends.gpu.tiles import Shape, Tile, Tiles, candidates, guess, held
 from specdec_tui.backends.gpu.weights import Affine, Weights
 from specdec_tui.doors import reading, writing
 from specdec_tui.settings import SettingError
@@ -26,11 +29,19 @@ MOST_SECONDS = 45.0  # of trials, for one model: most of it is the compiler's
 
 MOST_TILES = 16  # that are tried for one shape
 
+BLOCK = 4
+"""Tokens of a block of drafts, of which there are three in a usual round, and of the token behind them."""
+_FEW = 3  # tiles that are tried over a block
+
 _FOLDER = "tiles"
 _MOST_BYTES = 1 << 20
 _BYTES = 256 << 20  # of weights that a timed pass reads at least: more than any cache holds
 _REPLAYS, _SERIES = 12, 5
 _OWN_CODE = Path(__file__).parent
+_CODE = [
+    "products.py", "multiplied.py", "held.py", "sums.py", "ending.py", "ptx.py", "staging.py", "attention.py",
+    "choosing.py", "experts.py", "tiles.py",
+]  # fmt: skip
 
 
 def shapes_of(weights: Weights) -> list[Shape]:
@@ -79,30 +90,44 @@ def keep(card: str, tiles: Tiles) -> None:
 
 def _path(card: str) -> Path:
     code = hashlib.sha256(f"{card} {torch.__version__}".encode())
-    for name in ("products.py", "multiplied.py", "sums.py", "attention.py", "choosing.py", "experts.py", "tiles.py"):
+    for name in _CODE:
         code.update(reading.read_bytes(_OWN_CODE / name, most=_MOST_BYTES))
     return cache_folder() / _FOLDER / f"{code.hexdigest()[:32]}.json"
 
 
 def tried(
-    shapes: list[Shape], known: Tiles, seconds: Callable[[Tiles], float], clock: Callable[[], float] = time.monotonic
+    shapes: list[Shape],
+    known: Tiles,
+    seconds: Callable[[Tiles, int], float],
+    clock: Callable[[], float] = time.monotonic,
 ) -> Tiles:
-    """`known` with the fastest tile of each shape that it lacks, by the `seconds` of a pass with given tiles.
+    """`known` with the best tile of each shape that it lacks, by the `seconds` of a pass with given tiles over so many
+    tokens.
 
-    Trials end after `MOST_SECONDS`: shapes that were not reached are left out, and are tried the next time.
+    Shapes that are not tried yet are as guessed, or hold their rows, whichever is faster of all together. Trials end
+    after `MOST_SECONDS`: shapes that were not reached are left out, and are tried the next time.
     """
-    begin, best = clock(), known
-    for shape in shapes:
-        if shape in known.tried:
-            continue
+    begin, best, new = clock(), known, [shape for shape in shapes if shape not in known.tried]
+
+    def timed(tiles: dict[Shape, Tile], tokens: int) -> float:
+        with suppress(Exception):  # a tile that does not compile on this card is none for it
+            return seconds(Tiles({**others, **best.tried, **tiles}), tokens)
+        return math.inf
+
+    others: dict[Shape, Tile] = {}
+    holding = {shape: tile for shape in new if (tile := held(*shape))}
+    if holding and timed(holding, 1) < timed({}, 1):
+        others = holding
+    for shape in new:
         found: list[tuple[float, Tile]] = []
         for tile in worth_a_trial(shape):
             if clock() - begin > MOST_SECONDS:
                 return best
-            with suppress(Exception):  # a tile that does not compile on this card is none for it
-                found.append((seconds(Tiles({**best.tried, shape: tile})), tile))
-        if found:
-            best = Tiles({**best.tried, shape: min(found, key=lambda each: each[0])[1]})
+            found.append((timed({shape: tile}, 1), tile))
+        few = sorted((each for each in found if each[0] < math.inf), key=lambda each: each[0])[:_FEW]
+        if few:
+            both = [(one + timed({shape: tile}, BLOCK), tile) for one, tile in few]
+            best = Tiles({**best.tried, shape: min(both, key=lambda each: each[0])[1]})
     return best
 
 

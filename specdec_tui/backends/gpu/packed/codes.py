@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from specdec_tui.backends.gpu.ptx import joined_bytes
+
 STRAIGHT, SPREAD = "straight", "spread"
 HALVES = ("bfloat16", "float16")
 
@@ -148,59 +150,8 @@ _SHARED = "packed_numbers"
 
 
 def taken(name: str, warps: int, parts: int) -> int:
-    """Bytes of a program's shared memory that `filling`, where the form has a table, and `joining` take."""
-    return 512 * warps * parts + (256 * _ENTRY if FORMS[name].order == STRAIGHT else 0)
-
-
-def joining(warps: int, parts: int) -> str:
-    """PTX by which warps that have four sums each, of `parts` kinds, all get what they make together: inputs behind as
-    many outputs. The warps' are added in order."""
-    count, size = 4 * parts, 512 * warps
-    lines = [
-        f".shared .align 16 .b8 packed_sums[{size * parts}];",
-        ".reg .b32 a, t;",
-        f".reg .f32 {', '.join(f'v{n}' for n in range(count))};",
-        "mov.u32 t, %tid.x;",
-        "mov.u32 a, packed_sums;",
-        "mad.lo.u32 t, t, 16, a;",
-    ]
-    for part in range(parts):
-        own = ", ".join(f"${count + 4 * part + n}" for n in range(4))
-        lines.append(f"st.shared.v4.f32 [t + {size * part}], {{{own}}};")
-    lines += ["bar.sync 0;", "mov.u32 t, %laneid;", "mad.lo.u32 t, t, 16, a;"]
-    for warp in range(warps):
-        held = [f"v{n}" if warp else f"${n}" for n in range(count)]
-        for part in range(parts):
-            four = ", ".join(held[4 * part : 4 * part + 4])
-            lines.append(f"ld.shared.v4.f32 {{{four}}}, [t + {size * part + 512 * warp}];")
-        lines += [f"add.rn.f32 ${n}, ${n}, v{n};" for n in range(count if warp else 0)]
-    return "{\n" + "\n".join(lines) + "\n}"
-
-
-def reading(kind: str) -> str:
-    """PTX: the number at $1, of `kind` bf16, f16 or f32, as float32."""
-    if kind == "f32":
-        return "ld.global.f32 $0, [$1];"
-    convert = "mov.b32 $0, {0, h};" if kind == "bf16" else "cvt.f32.f16 $0, h;"
-    return f"{{ .reg .b16 h; ld.global.b16 h, [$1]; {convert} }}"
-
-
-def writing(kind: str) -> str:
-    """PTX that stores $2, rounded to `kind` (bf16, f16, f32), at $1 unless that is 0, by a program's first warp."""
-    bits = 32 if kind == "f32" else 16
-    convert = "mov.b32 h, $2;" if kind == "f32" else f"cvt.rn.{kind}.f32 h, $2;"
-    lines = [
-        f".reg .b{bits} h;",
-        ".reg .b32 t;",
-        ".reg .pred q;",
-        "mov.u32 t, %tid.x;",
-        "setp.ne.s64 q, $1, 0;",
-        "setp.lt.and.u32 q, t, 32, q;",
-        convert,
-        f"@q st.global.b{bits} [$1], h;",
-        "mov.u32 $0, 0;",
-    ]
-    return "{\n" + "\n".join(lines) + "\n}"
+    """Bytes of a program's shared memory that `filling`, where the form has a table, and `ptx.joining` take."""
+    return joined_bytes(warps, 4 * parts) + (256 * _ENTRY if FORMS[name].order == STRAIGHT else 0)
 
 
 def _looked_up() -> str:

@@ -1,75 +1,12 @@
-"""What comes behind a packed product, in Triton: sums of warps are joined, normed, added to what there was, and stored.
-
-On a GPU (`asm`) this is done by instructions of our own, as Triton loads and stores in other layouts than that of
-sums, and each exchange between them takes two barriers. There all warps have the same sums [warps, ROWS, tokens], and
-the first stores them; elsewhere sums are [1, ROWS, tokens]. Imported only where there is Triton.
-"""
+"""Norms of what packed products read and leave, in Triton. Imported only where there is Triton."""
 
 from __future__ import annotations
 
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 
-from specdec_tui.backends.gpu.packed.codes import reading, writing
+from specdec_tui.backends.gpu.ending import stored
 from specdec_tui.backends.gpu.sums import plus
-
-_READ_BFLOAT16, _READ_FLOAT16, _READ_FLOAT32 = (tl.constexpr(reading(kind)) for kind in ("bf16", "f16", "f32"))
-_WRITE_BFLOAT16, _WRITE_FLOAT16, _WRITE_FLOAT32 = (tl.constexpr(writing(kind)) for kind in ("bf16", "f16", "f32"))
-_JOIN_ONE = tl.constexpr("=f,=f,=f,=f,f,f,f,f")
-_JOIN_TWO = tl.constexpr("=f,=f,=f,=f,=f,=f,=f,=f,f,f,f,f,f,f,f,f")
-
-
-@triton.jit
-def joined(total: tl.tensor, join: tl.constexpr) -> tl.tensor:
-    """The sum of what the warps have: total [warps, ROWS, tokens]."""
-    if join == "":
-        return tl.sum(total, 0, keep_dims=True)
-    return tl.inline_asm_elementwise(join, _JOIN_ONE, [total], dtype=tl.float32, is_pure=False, pack=4)
-
-
-@triton.jit
-def joined_both(total: tl.tensor, other: tl.tensor, join: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
-    """The same of two: the threads meet once."""
-    if join == "":
-        return tl.sum(total, 0, keep_dims=True), tl.sum(other, 0, keep_dims=True)
-    return tl.inline_asm_elementwise(
-        join, _JOIN_TWO, [total, other], dtype=(tl.float32, tl.float32), is_pure=False, pack=4
-    )
-
-
-@triton.jit
-def behind_wait(asm: tl.constexpr) -> tl.tensor:
-    """0, which is known only behind `gdc_wait`: what is added to the address of a load that must not come before."""
-    if asm == "":
-        return 0
-    return tl.inline_asm_elementwise("mov.u32 $0, 0;", "=r,r", [0], dtype=tl.int32, is_pure=False, pack=1)
-
-
-@triton.jit
-def loaded(values: tl.tensor, place: tl.tensor, asm: tl.constexpr) -> tl.tensor:
-    """Numbers as float32, in the layout of what they are added to."""
-    if asm == "":
-        return tl.load(values + place).to(tl.float32)
-    kind: tl.constexpr = values.dtype.element_ty
-    code: tl.constexpr = (
-        _READ_BFLOAT16 if kind == tl.bfloat16 else _READ_FLOAT16 if kind == tl.float16 else _READ_FLOAT32
-    )
-    address = values.to(tl.int64) + place.to(tl.int64) * (4 if kind == tl.float32 else 2)
-    return tl.inline_asm_elementwise(code, "=f,l", [address], dtype=tl.float32, is_pure=True, pack=1)
-
-
-@triton.jit
-def stored(y: tl.tensor, place: tl.tensor, value: tl.tensor, inside: tl.tensor, asm: tl.constexpr) -> None:
-    """Store float32 numbers, rounded, where they are `inside`."""
-    kind: tl.constexpr = y.dtype.element_ty
-    if asm == "":
-        tl.store(y + place, value.to(kind), mask=inside)
-    else:
-        code: tl.constexpr = (
-            _WRITE_BFLOAT16 if kind == tl.bfloat16 else _WRITE_FLOAT16 if kind == tl.float16 else _WRITE_FLOAT32
-        )
-        address = tl.where(inside, y.to(tl.int64) + place.to(tl.int64) * (4 if kind == tl.float32 else 2), 0)
-        tl.inline_asm_elementwise(code, "=r,l,f", [address, value], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit

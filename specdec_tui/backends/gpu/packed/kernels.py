@@ -22,19 +22,9 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
+from specdec_tui.backends.gpu.ending import behind_wait, joined, joined_both, loaded, stored
 from specdec_tui.backends.gpu.multiplied import activated, capped
-from specdec_tui.backends.gpu.packed.ending import (
-    asked_parts,
-    behind_wait,
-    factor_of_rows,
-    factor_of_sums,
-    joined,
-    joined_both,
-    leave_sums,
-    loaded,
-    row_of,
-    stored,
-)
+from specdec_tui.backends.gpu.packed.ending import asked_parts, factor_of_rows, factor_of_sums, leave_sums, row_of
 from specdec_tui.backends.gpu.packed.loads import arrived, ask, held_step, numbers_of, own_columns, scales_of
 from specdec_tui.backends.gpu.packed.unpacked import ROWS
 
@@ -99,7 +89,6 @@ def packed_product(
     width: tl.constexpr,
     asm: tl.constexpr,
     filling: tl.constexpr,
-    join: tl.constexpr,
     asking: tl.constexpr,
     arriving: tl.constexpr,
     gated: tl.constexpr,
@@ -136,6 +125,7 @@ def packed_product(
     chunks: tl.constexpr = (columns + chunk - 1) // chunk
     steps: tl.constexpr = (chunks + warps - 1) // warps
     staged: tl.constexpr = asking != ""
+    own_code: tl.constexpr = asm != ""
     tile = tl.program_id(0)
     below = tile + rows // ROWS
     if overlap:
@@ -157,15 +147,15 @@ def packed_product(
     real = tl.minimum(row, rows - 1)
     shift, lift, factor, own_scale, other_scale = 0.0, 0.0, 0.0, 1.0, 1.0
     if group >= columns and not offset:  # one for the whole row
-        own_scale = loaded(scales, row, asm)
+        own_scale = loaded(scales, row, own_code)
         if gated:
-            other_scale = loaded(scales, rows + row, asm)
+            other_scale = loaded(scales, rows + row, own_code)
     if biased:
-        shift = loaded(bias, real, asm)
+        shift = loaded(bias, real, own_code)
         if gated:
-            lift = loaded(bias, rows + real, asm)
+            lift = loaded(bias, rows + real, own_code)
     if followed:
-        factor = loaded(norm, real, asm) + norm_offset
+        factor = loaded(norm, real, own_code) + norm_offset
     if overlap:
         gdc_wait()
     token = tl.program_id(1) * tile_tokens + tl.arange(0, tile_tokens)[None, None, :]
@@ -178,7 +168,7 @@ def packed_product(
     elif normed:
         own_row = row_of(stream, tl.program_id(1) * tile_tokens, tokens, columns, power_columns)
     if added:
-        before = loaded(y, tl.minimum(token, tokens - 1) * rows + real + behind_wait(asm), asm)
+        before = loaded(y, tl.minimum(token, tokens - 1) * rows + real + behind_wait(own_code), own_code)
     shared = arrived(arriving)
     total = tl.zeros((warps, ROWS, tile_tokens), tl.float32)
     other = tl.zeros((warps, ROWS, tile_tokens), tl.float32)
@@ -217,15 +207,15 @@ def packed_product(
     elif normed:
         spread = factor_of_rows(stream, own_row, tokens, columns, epsilon, tile_tokens, power_columns)
     if gated:
-        result, lifted = joined_both(total, other, join)
+        result, lifted = joined_both(total, other, own_code)
     else:
-        result = joined(total, join)
+        result = joined(total, own_code)
     result = activated(result * own_scale * spread + shift, activation)
     if gated:
         result = result * (lifted * other_scale * spread + lift)
     rounded = (capped(result * scale, cap) + before).to(y.dtype.element_ty).to(tl.float32)
-    stored(y, place, rounded, inside, asm)
+    stored(y, place, rounded, inside, own_code)
     if followed:
-        stored(z, place, rounded * factor, inside, asm)
+        stored(z, place, rounded * factor, inside, own_code)
     if summed:
-        leave_sums(left, rounded, inside, tokens, (rows + ROWS - 1) // ROWS, tile_tokens, asm)
+        leave_sums(left, rounded, inside, tokens, (rows + ROWS - 1) // ROWS, tile_tokens, own_code)

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from specdec_tui.backends.gpu.own_code import by_code
 from specdec_tui.backends.gpu.packed import kernels, unpacked
-from specdec_tui.backends.gpu.packed.codes import FORMS, STRAIGHT, conversion, filling, joining
+from specdec_tui.backends.gpu.packed.codes import FORMS, STRAIGHT, conversion, filling
 from specdec_tui.backends.gpu.packed.cuts import Cut, cut_of
 from specdec_tui.backends.gpu.packed.packing import ROWS, Packed, power
 from specdec_tui.backends.gpu.packed.staged import staging
 
 MOST_TOKENS = 16  # of a program; more are several programs, which find the weights in the cache
-
-
-@cache
-def converts(device: torch.device) -> bool:
-    """Whether codes are converted by instructions (compute capability 8.0 and newer); else they are looked up."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +45,12 @@ def _arguments(x: Tensor, normed: Normed | None, matrix: Packed, bias: Tensor | 
     )  # fmt: skip
 
 
-def _kind(matrix: Packed, device: torch.device, warps: int, gated: bool) -> tuple[Any, ...]:
+def _kind(matrix: Packed, device: torch.device, warps: int) -> tuple[Any, ...]:
     form = FORMS[matrix.form]
-    asm = conversion(matrix.form, matrix.half) if converts(device) else ""
+    asm = conversion(matrix.form, matrix.half) if by_code(device) else ""
     gathered, straight = matrix.places.numel() > 0, form.order == STRAIGHT
     kept = filling(warps) if asm and straight else ""
-    join = joining(warps, 2 if gated else 1) if asm else ""
-    return matrix.group, matrix.offsets.numel() > 0, gathered, form.planes, straight, matrix.width, asm, kept, join
+    return matrix.group, matrix.offsets.numel() > 0, gathered, form.planes, straight, matrix.width, asm, kept
 
 
 def product(
@@ -120,10 +113,10 @@ def _launch(
 ) -> None:
     tokens, cut, sums = len(x), cut or cut_of(matrix, gated), normed.sums if normed else None
     tile = 8 if tokens <= 8 else MOST_TOKENS
-    staged = staging(x, matrix, gated, cut) if converts(x.device) else ("", "")
+    staged = staging(x, matrix, gated, cut) if by_code(x.device) else ("", "")
     kernels.packed_product[(-(-rows // ROWS), -(-tokens // tile))](
         *_arguments(x, normed, matrix, bias, y), follow.norm if follow else y, follow.z if follow else y,
-        y if left is None else left, tokens, rows, matrix.columns, *_kind(matrix, x.device, cut.warps, gated),
+        y if left is None else left, tokens, rows, matrix.columns, *_kind(matrix, x.device, cut.warps),
         *staged, gated, normed is not None, 0 if sums is None else sums.shape[-1],
         normed.epsilon if normed else 0.0, follow.offset if follow else 0.0, bias is not None, activation, scale, cap,
         added, follow is not None, left is not None, tile, cut.warps, cut.early, power(matrix.columns), overlap,

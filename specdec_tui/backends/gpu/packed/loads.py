@@ -8,8 +8,8 @@ from __future__ import annotations
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 
-from specdec_tui.backends.gpu.packed.staged import columns_read, constraints
 from specdec_tui.backends.gpu.packed.unpacked import ROWS, place_of
+from specdec_tui.backends.gpu.ptx import columns_read, constraints
 
 _WITH_TABLE = tl.constexpr("=r,=r,=r,=r,r,r,r,r,r")
 _READ_16, _READ_8, _READ_4 = (tl.constexpr(columns_read(count)) for count in (16, 8, 4))
