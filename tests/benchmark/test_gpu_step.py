@@ -267,6 +267,7 @@ def test_the_twin_of_a_quantized_model_has_its_numbers(form: str) -> None:
     pytest.importorskip("bitsandbytes")
     model, twin, plain = (build("tiny-llama", CPU, torch.float32) for _ in range(3))
     quantize(model, form, twin)
+    size = weight_bytes(model, 1)  # before a pass: on processors with AVX-512 the library packs weights in its own way
     ids = torch.tensor([[5, 42, 79, 116]])
     with torch.no_grad():
         found, expected, before = (network(ids).logits for network in (model, twin, plain))
@@ -277,7 +278,7 @@ def test_the_twin_of_a_quantized_model_has_its_numbers(form: str) -> None:
     numbers = 2 * (ATTENTION + 3 * 64 * 128)
     rows = 2 * (64 + 2 * 32 + 64 + 2 * 128 + 64)
     others = 4 * (2 * 2 * 64 + 64 + 512 * 64 + 64)
-    assert weight_bytes(model, 1) == others + (numbers + 4 * rows if form == "int8" else numbers // 2 + numbers // 16)
+    assert size == others + (numbers + 4 * rows if form == "int8" else numbers // 2 + numbers // 16)
 
 
 def test_shares_of_an_earlier_run_are_told_beside(tmp_path: Path) -> None:
