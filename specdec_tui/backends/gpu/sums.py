@@ -250,8 +250,9 @@ def behind(
     share = one
     if paired:  # sums of y², x², x · v, v²
         share = tl.rsqrt(one / columns + epsilon) * branch_scale
-        result = result + branch * share[None, None, :]
-        squares = two + share * (2.0 * three + share * four)
+        # Told which products are added unrounded: a compiler may choose another way for other numbers of tokens.
+        result = tl.fma(branch, tl.broadcast_to(share[None, None, :], branch.shape), result)
+        squares = tl.fma(share, tl.fma(share, four, three + three), two)
     elif normed == "layer":  # of x, x²
         mean = one / columns
         result -= lowered * mean[None, None, :]
@@ -305,7 +306,8 @@ def store_slice(
     column, token = tl.program_id(0) * slice_columns + tl.arange(0, slice_columns), tl.arange(0, tile_tokens)
     inside = (token < tokens)[:, None] & (column < columns)[None, :]
     place = token[:, None] * columns + column[None, :]
-    rounded = (x.to(tl.float32) + v.to(tl.float32) * share[:, None]).to(fresh.dtype.element_ty)
+    rounded = tl.fma(v.to(tl.float32), tl.broadcast_to(share[:, None], v.shape), x.to(tl.float32))
+    rounded = rounded.to(fresh.dtype.element_ty)
     tl.store(fresh + place, rounded, mask=inside)
     if followed:
         tl.store(z + place, (rounded.to(tl.float32) * factor[None, :]).to(z.dtype.element_ty), mask=inside)
