@@ -13,16 +13,23 @@ from transformers import PreTrainedModel
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.decoder import Decoder, describe
 from specdec_tui.backends.gpu.model import GpuContext, opener
-from specdec_tui.backends.gpu.tiles import Cut
+from specdec_tui.backends.gpu.tiles import Cut, power
 
 DEVICE = "cuda" if GPU else "cpu"
 CAPACITY, SHARE = 64, 16
 BOUND = 2e-5  # of the largest logit, in float32: gelu and its likeness by tanh lie twice as far apart
 
 
-def short_cut(lanes: int, key_heads: int, capacity: int) -> Cut:
+def short_cut(width: int, key_heads: int, capacity: int, half: bool = True) -> Cut:
     """How attention is cut into short shares."""
     return Cut(SHARE, 4, 2, SHARE)
+
+
+def whole_cut(width: int, key_heads: int, capacity: int, half: bool = True) -> Cut:
+    """The same where shares are read at once, as they are of half precision."""
+    if not half:
+        return short_cut(width, key_heads, capacity)
+    return Cut(2 * SHARE, 2, 1, 2 * SHARE, whole=True, slices=power(-(-width // 64)))
 
 
 def described(model: PreTrainedModel) -> Decoder:

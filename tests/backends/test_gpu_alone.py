@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from family_variants import DENSE, VARIANTS, made
-from gpu_passes import DEVICE, extended, halved, opened, short_cut, text
+from gpu_passes import DEVICE, extended, halved, opened, short_cut, text, whole_cut
 from interpreted import GPU, need_triton
 
 need_triton()
@@ -26,12 +28,13 @@ OWN = {"qwen3 wide": ("Qwen3Config", DENSE | {"head_dim": 64})}
 MORE = [("gpt2", "Apart"), ("olmo3", "Apart"), ("falcon grouped", "Apart"), ("glm", "Folded"), ("phi4 mini", "Folded")]
 
 
+@pytest.mark.parametrize("cut", [short_cut, whole_cut], ids=["tiles", "whole"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("variant", "way"), [*KINDS, *(pytest.param(*kind, marks=pytest.mark.large) for kind in MORE)])
 def test_a_token_in_a_block_has_the_numbers_of_a_token_alone(
-    variant: str, way: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    variant: str, way: str, dtype: torch.dtype, cut: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_model.launches, "attention_cut", short_cut)
+    monkeypatch.setattr(gpu_model.launches, "attention_cut", cut)
     monkeypatch.setattr(gpu_model, "kind_of", lambda weights: getattr(streams, way))
     context, ids, begin = opened(halved(made(*(VARIANTS | OWN)[variant]), dtype)), text(), 47 - max(BLOCKS) // 2
     context.prefill(ids[:begin])  # blocks lie on both sides of the border of two shares

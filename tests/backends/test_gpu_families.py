@@ -10,7 +10,20 @@ from typing import Any
 import pytest
 import torch
 from family_variants import DENSE, VARIANTS, made
-from gpu_passes import BOUND, CAPACITY, distance, extended, halved, logits_of, opened, passed, short_cut, sunk, text
+from gpu_passes import (
+    BOUND,
+    CAPACITY,
+    distance,
+    extended,
+    halved,
+    logits_of,
+    opened,
+    passed,
+    short_cut,
+    sunk,
+    text,
+    whole_cut,
+)
 from interpreted import GPU, need_triton
 from plain_pass import PlainPass
 
@@ -23,9 +36,9 @@ from specdec_tui.backends.gpu.tiles import Cut  # noqa: E402
 pytestmark = pytest.mark.skipif(GPU, reason="a GPU multiplies float32 with 10 bits")
 
 
-@pytest.fixture(autouse=True)
-def _several_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_model.launches, "attention_cut", short_cut)
+@pytest.fixture(autouse=True, params=[short_cut, whole_cut], ids=["tiles", "whole"])
+def _several_shares(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_model.launches, "attention_cut", request.param)
 
 
 @pytest.fixture

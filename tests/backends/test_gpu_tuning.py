@@ -209,13 +209,21 @@ class Holder:
     head: Affine
 
 
-@pytest.mark.parametrize("lanes", [64, 128, 256])
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("width", [64, 80, 128, 256])
 @pytest.mark.parametrize("key_heads", [1, 2, 8, 32, 500])
-def test_shares_of_attention_are_whole_tiles_that_cover_a_text_and_run_side_by_side(lanes: int, key_heads: int) -> None:
+def test_shares_of_attention_are_whole_tiles_that_cover_a_text_and_run_side_by_side(
+    width: int, key_heads: int, half: bool
+) -> None:
     for capacity in (256, 512, 2048, 4096, 34_816, 133_120):
-        cut = attention_cut(lanes, key_heads, capacity)
+        cut = attention_cut(width, key_heads, capacity, half)
         assert cut.share % cut.keys == 0
         assert (cut.shares(capacity) - 1) * cut.share < capacity <= cut.shares(capacity) * cut.share
         assert cut.shares(capacity) * key_heads <= max(384, key_heads)
+        if cut.whole:  # a program has a multiprocessor, each warp 16 keys, and what they leave finds room
+            assert half and cut.shares(capacity) * key_heads * cut.slices <= 128
+            assert cut.share == cut.keys and cut.keys // cut.warps % 16 == 0
+            assert 64 * cut.slices >= width and 4 * cut.warps * 16 * 74 <= 48 << 10
     assert attention_cut(128, 8, 34_816).share == 768, "46 shares of 8 heads: 368 programs"
     assert attention_cut(64, 2, 256).share == 256
+    assert attention_cut(256, 1, 512).whole and not attention_cut(256, 1, 16_384).whole

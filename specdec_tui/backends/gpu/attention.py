@@ -11,113 +11,9 @@ import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
 from specdec_tui.backends.gpu.multiplied import capped, prefetch
+from specdec_tui.backends.gpu.shares import leave
 from specdec_tui.backends.gpu.sums import plus
 from specdec_tui.backends.gpu.turning import angles, loaded, norm_weights, spread_of, spreads, turned_heads
-
-
-@triton.jit
-def _parts(
-    parts: tl.tensor,
-    highest: tl.tensor,
-    sums: tl.tensor,
-    at: tl.tensor,
-    real: tl.tensor,
-    begin: tl.tensor,
-    high: tl.tensor,
-    width: tl.constexpr,
-    lanes: tl.constexpr,
-    beside: tl.constexpr,
-) -> tl.tuple:
-    """Values [rows, lanes], highest scores and sums of weights [rows] of `beside` shares from `begin` on, all asked for
-    before one is used. What other programs wrote does not come from a cache that might not know it."""
-    lane = tl.arange(0, lanes)
-    found = ()
-    for each in tl.static_range(beside):
-        there = real & (begin + each <= high)
-        place = at + begin + each
-        inside = there[:, None] & (lane < width)[None, :]
-        part = tl.load(parts + place[:, None] * width + lane[None, :], inside, 0.0, cache_modifier=".cg")
-        top = tl.load(highest + place, there, -float("inf"), cache_modifier=".cg")
-        found += (part, top, tl.load(sums + place, there, 0.0, cache_modifier=".cg"))  # type: ignore[assignment]
-    return found
-
-
-@triton.jit
-def _write(
-    mixed: tl.tensor,
-    sinks: tl.tensor,
-    top: tl.tensor,
-    total: tl.tensor,
-    mix: tl.tensor,
-    token: tl.tensor,
-    head: tl.tensor,
-    real: tl.tensor,
-    sinking: tl.constexpr,
-    width: tl.constexpr,
-    lanes: tl.constexpr,
-    mixed_length: tl.constexpr,
-) -> None:
-    """Rows of attention, with their heads' sinks, to where they belong."""
-    lane = tl.arange(0, lanes)
-    if sinking:
-        sink = tl.load(sinks + head, mask=real, other=0.0).to(tl.float32)
-        now = tl.maximum(top, sink)
-        old = tl.exp(top - now)
-        total = total * old + tl.exp(sink - now)
-        mix = mix * old[:, None]
-    target = mixed + (token * mixed_length + head * width)[:, None] + lane[None, :]
-    tl.store(target, (mix / total[:, None]).to(mixed.dtype.element_ty), mask=real[:, None] & (lane < width)[None, :])
-
-
-@triton.jit
-def _join(
-    mixed: tl.tensor,
-    sinks: tl.tensor,
-    parts: tl.tensor,
-    highest: tl.tensor,
-    sums: tl.tensor,
-    row: tl.tensor,
-    key_head: tl.tensor,
-    low: tl.tensor,
-    high: tl.tensor,
-    tokens: tl.constexpr,
-    heads: tl.constexpr,
-    group: tl.constexpr,
-    sinking: tl.constexpr,
-    width: tl.constexpr,
-    lanes: tl.constexpr,
-    rows: tl.constexpr,
-    shares: tl.constexpr,
-    tile_shares: tl.constexpr,
-    beside: tl.constexpr,
-    mixed_length: tl.constexpr,
-) -> None:
-    """What `attend` leaves for rows `row` [rows] of a key head, by their shares from `low` to `high`.
-
-    Shares are added up one by one, whatever the number of rows; `beside` of them are on their way at once.
-    """
-    token, head = row // group, key_head * group + row % group
-    real = row < tokens * group
-    at = (token * heads + head) * shares
-    share = tl.arange(0, tile_shares)
-    there = real[:, None] & ((share >= low) & (share <= high))[None, :]
-    tops = tl.load(highest + at[:, None] + share[None, :], there, -float("inf"), cache_modifier=".cg")
-    found = _parts(parts, highest, sums, at, real, low, high, width, lanes, beside)
-    top = tl.max(tops, 1)
-    safe = tl.where(top == -float("inf"), 0.0, top)
-    total = tl.zeros((rows,), tl.float32)
-    mix = tl.zeros((rows, lanes), tl.float32)
-    for each in tl.static_range(beside):
-        weight = tl.exp(found[3 * each + 1] - safe)
-        total += weight * found[3 * each + 2]
-        mix += found[3 * each] * weight[:, None]
-    for begin in range(low + beside, high + 1, beside):
-        found = _parts(parts, highest, sums, at, real, begin, high, width, lanes, beside)
-        for each in tl.static_range(beside):
-            weight = tl.exp(found[3 * each + 1] - safe)
-            total += weight * found[3 * each + 2]
-            mix += found[3 * each] * weight[:, None]
-    _write(mixed, sinks, top, total, mix, token, head, real, sinking, width, lanes, mixed_length)
 
 
 @triton.jit
@@ -273,18 +169,18 @@ def attend(
     of_head, of_row = 0 * new, 0 * row
     if normed == "whole":
         of_head, of_row = of_head + key_head * width, head * width
-    key_weight, key_other = norm_weights(key_norm + of_head, own, normed, width, lanes, turned, pairs)
-    weight, other_weight = norm_weights(query_norm + of_row, real, normed, width, lanes, turned, pairs)
-    key_cosine, key_sine = angles(start + new, own, cosines, sines, lanes, turned, pairs)
-    cosine, sine = angles(start + token, real, cosines, sines, lanes, turned, pairs)
+    key_weight, key_other = norm_weights(key_norm + of_head, own, normed, lane, width, turned, pairs)
+    weight, other_weight = norm_weights(query_norm + of_row, real, normed, lane, width, turned, pairs)
+    key_cosine, key_sine = angles(start + new, own, cosines, sines, lane, turned, pairs)
+    cosine, sine = angles(start + token, real, cosines, sines, lane, turned, pairs)
     if overlap:
         gdc_wait()
     # All that is read of this pass is asked for at once.
     source = joint + new * row_length + key_head * key_group
-    k, k_other = loaded(source + key_first, own, width, lanes, turned, pairs)
+    k, k_other = loaded(source + key_first, own, lane, width, turned, pairs)
     v = tl.load(source[:, None] + value_first + lane[None, :], mask=own[:, None] & narrow, other=0.0)
     q, q_other = loaded(
-        joint + token * row_length + key_head * query_group + row % group * width, real, width, lanes, turned, pairs
+        joint + token * row_length + key_head * query_group + row % group * width, real, lane, width, turned, pairs
     )
     if early:  # values of the pass's own tokens come from where they are
         mine = at_key - start
@@ -312,10 +208,10 @@ def attend(
         found = first_new + new
         new_own = (found < tokens) & ((start + found) // length == share)
         source = joint + found * row_length + key_head * key_group
-        one, other = loaded(source + key_first, new_own, width, lanes, turned, pairs)
+        one, other = loaded(source + key_first, new_own, lane, width, turned, pairs)
         v = tl.load(source[:, None] + value_first + lane[None, :], mask=new_own[:, None] & narrow, other=0.0)
-        own_weight, own_other = norm_weights(key_norm + of_head, new_own, normed, width, lanes, turned, pairs)
-        own_cosine, own_sine = angles(start + found, new_own, cosines, sines, lanes, turned, pairs)
+        own_weight, own_other = norm_weights(key_norm + of_head, new_own, normed, lane, width, turned, pairs)
+        own_cosine, own_sine = angles(start + found, new_own, cosines, sines, lane, turned, pairs)
         if normed == "whole":
             spread = spread_of(factors, found, tokens, 1)
         one = turned_heads(
@@ -361,19 +257,9 @@ def attend(
             mix = mix * old[:, None] + tl.dot(p.to(held_values.dtype), held_values)
             top = now
     total = tl.sum(totals, 1)
-    if low == high:
-        _write(mixed, sinks, top, total, mix, token, head, real, sinking, width, lanes, mixed_length)
-    elif shares > 1:
-        at = (token * heads + head) * shares + share
-        tl.store(highest + at, top, mask=real)
-        tl.store(sums + at, total, mask=real)
-        tl.store(parts + at[:, None] * width + lane[None, :], mix, mask=real[:, None] & narrow)
-        tl.debug_barrier()
-        counter = arrived + key_head * tl.num_programs(2) + tl.program_id(2)
-        if tl.atomic_add(counter, 1, sem="acq_rel") == high - low:
-            tl.store(counter, 0)
-            joined = tl.program_id(2) * tile_rows + tl.arange(0, joined_rows)
-            _join(
-                mixed, sinks, parts, highest, sums, joined, key_head, low, high, tokens, heads, group, sinking,
-                width, lanes, joined_rows, shares, tile_shares, beside, mixed_length,
-            )  # fmt: skip
+    counter = arrived + key_head * tl.num_programs(2) + tl.program_id(2)
+    joined = tl.program_id(2) * tile_rows + tl.arange(0, joined_rows)
+    leave(
+        mixed, sinks, parts, highest, sums, counter, top[:, None], total[:, None], mix, row, joined, key_head, share,
+        low, high, lane, lane, tokens, heads, group, sinking, width, shares, tile_shares, beside, mixed_length, False,
+    )  # fmt: skip

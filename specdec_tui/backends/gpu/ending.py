@@ -75,16 +75,21 @@ def loaded(values: tl.tensor, place: tl.tensor, asm: tl.constexpr) -> tl.tensor:
 
 
 @triton.jit
+def put(y: tl.tensor, place: tl.tensor, value: tl.tensor, inside: tl.tensor) -> None:
+    """Store float32 numbers, rounded, where they are `inside`, by instructions of our own."""
+    kind: tl.constexpr = y.dtype.element_ty
+    code: tl.constexpr = (
+        _WRITE_BFLOAT16 if kind == tl.bfloat16 else _WRITE_FLOAT16 if kind == tl.float16 else _WRITE_FLOAT32
+    )
+    address = tl.where(inside, y.to(tl.int64) + place.to(tl.int64) * (4 if kind == tl.float32 else 2), 0)
+    tl.inline_asm_elementwise(code, "=r,l,f", [address, value], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
 def stored(y: tl.tensor, place: tl.tensor, value: tl.tensor, inside: tl.tensor, asm: tl.constexpr) -> None:
     """Store float32 numbers [warps, ., .], rounded, where they are `inside`; of all warps, which have the same, the
     first does so."""
-    kind: tl.constexpr = y.dtype.element_ty
     if asm:
-        code: tl.constexpr = (
-            _WRITE_BFLOAT16 if kind == tl.bfloat16 else _WRITE_FLOAT16 if kind == tl.float16 else _WRITE_FLOAT32
-        )
-        first = tl.arange(0, value.shape[0])[:, None, None] == 0
-        address = tl.where(inside & first, y.to(tl.int64) + place.to(tl.int64) * (4 if kind == tl.float32 else 2), 0)
-        tl.inline_asm_elementwise(code, "=r,l,f", [address, value], dtype=tl.int32, is_pure=False, pack=1)
+        put(y, place, value, inside & (tl.arange(0, value.shape[0])[:, None, None] == 0))
     else:
-        tl.store(y + place, value.to(kind), mask=inside)
+        tl.store(y + place, value.to(y.dtype.element_ty), mask=inside)

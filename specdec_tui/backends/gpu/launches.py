@@ -14,17 +14,18 @@ from specdec_tui.backends.decoder import Decoder
 from specdec_tui.backends.gpu.own_code import by_code
 from specdec_tui.backends.gpu.packed.packing import ROWS, Packed
 from specdec_tui.backends.gpu.staging import staging
-from specdec_tui.backends.gpu.tiles import Tile, Tiles, attention_cut, power, tile_tokens
+from specdec_tui.backends.gpu.tiles import Cut, Tile, Tiles, attention_cut, lanes_of, power, tile_tokens
 from specdec_tui.backends.gpu.weights import Affine
 
+_SLICE = 64  # columns of values, see `whole_shares`
 _TILE_ROWS = 16  # of queries in a program of attention: how sums round hangs on it
 
 
 @cache
 def kernels() -> ModuleType | None:
-    """The kernels' module `products`, with those of `norms` and `attention` loaded; None where there is no Triton."""
+    """The kernels' module `products`, with those of `norms` and of attention loaded; None where there is no Triton."""
     try:
-        from specdec_tui.backends.gpu import attention, norms, products  # noqa: F401
+        from specdec_tui.backends.gpu import attention, norms, products, whole_shares  # noqa: F401
     except ImportError:
         return None
     return products
@@ -312,9 +313,9 @@ def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation
     )  # fmt: skip
 
 
-def lanes_of(decoder: Decoder) -> int:
-    """The width of a head as attention takes it."""
-    return max(16, power(decoder.width))
+def cut_of(decoder: Decoder, capacity: int, dtype: torch.dtype, device: torch.device) -> Cut:
+    """How attention goes through a text of at most `capacity` tokens."""
+    return attention_cut(decoder.width, decoder.key_heads, capacity, dtype.itemsize == 2 or not by_code(device))
 
 
 def row_tiles(decoder: Decoder, tokens: int) -> int:
@@ -347,23 +348,37 @@ def attend(
     window: int,
 ) -> None:
     """`angles`: cosines and sines, None for a layer that does not rotate; `held`: its keys and values."""
-    from specdec_tui.backends.gpu import attention
+    from specdec_tui.backends.gpu import attention, whole_shares
 
     tokens, capacity, count = len(joint), held[0].shape[1], shares.sums.shape[1]
-    lanes = lanes_of(decoder)
     cosines, sines = angles or (shares.sums, shares.sums)
-    cut = attention_cut(lanes, decoder.key_heads, capacity)
-    rows = min(_TILE_ROWS, power(tokens * (decoder.heads // decoder.key_heads)))
-    attention.attend[(decoder.key_heads, count, row_tiles(decoder, tokens))](
+    cut = cut_of(decoder, capacity, joint.dtype, joint.device)
+    rows = tokens * (decoder.heads // decoder.key_heads)
+    joined = min(_TILE_ROWS, power(rows))
+    lanes = _SLICE if cut.whole else lanes_of(decoder.width)
+    tensors = (
         joint, norms[0] if norms[0].numel() else joint, norms[1] if norms[1].numel() else joint, cosines, sines, begin,
         *held, sinks if sinks.numel() else joint, shares.parts, shares.highest, shares.sums, shares.arrived, mixed,
+    )  # fmt: skip
+    known = (
         rules.epsilon, rules.norm_offset, decoder.family.head_norms, decoder.score_scale, decoder.score_cap,
-        sinks.numel() > 0, tokens, decoder.heads, decoder.key_heads, decoder.width, lanes,
+        sinks.numel() > 0, tokens, decoder.heads, decoder.key_heads, decoder.width, cut.slices if cut.whole else lanes,
         decoder.turned if angles else 0, decoder.family.pairs, joint.shape[1], decoder.query_group, decoder.key_first,
-        decoder.value_first, decoder.key_group, capacity, count, cut.share, window, _TILE_ROWS,
-        cut.keys, min(256, cut.share), cut.early, power(decoder.heads * decoder.width), mixed.stride(0), rows,
-        power(count), cut.beside(rows, lanes), rules.overlap, num_warps=cut.warps, num_stages=cut.stages,
-        **rules.launch,
+        decoder.value_first, decoder.key_group, capacity, count, cut.share, window,
+    )  # fmt: skip
+    ending = (
+        power(decoder.heads * decoder.width), mixed.stride(0), joined, power(count), cut.beside(joined, lanes),
+    )  # fmt: skip
+    tiles = row_tiles(decoder, tokens)
+    if cut.whole:
+        whole_shares.attend[(decoder.key_heads * cut.slices, count, tiles)](
+            *tensors, *known, 8 if rows <= 8 else _TILE_ROWS, *ending, cut.warps, by_code(joint.device), rules.overlap,
+            num_warps=cut.warps, **rules.launch,
+        )  # fmt: skip
+        return
+    attention.attend[(decoder.key_heads, count, tiles)](
+        *tensors, *known, _TILE_ROWS, cut.keys, min(256, cut.share), cut.early, *ending, rules.overlap,
+        num_warps=cut.warps, num_stages=cut.stages, **rules.launch,
     )  # fmt: skip
 
 

@@ -33,9 +33,10 @@ class Part:
         )  # fmt: skip
         shape = (len(weights.layers), decoder.key_heads, capacity, decoder.width)
         self.keys, self.values = (torch.zeros(shape, dtype=self.dtype, device=self.device) for _ in range(2))
-        cut = launches.attention_cut(launches.lanes_of(decoder), decoder.key_heads, capacity)
+        cut = launches.cut_of(decoder, capacity, self.dtype, self.device)
         self.shares = cut.shares(capacity)
-        counters = decoder.key_heads * max(launches.row_tiles(decoder, tokens) for tokens in range(1, MOST_TOKENS + 1))
+        most = max(launches.row_tiles(decoder, tokens) for tokens in range(1, MOST_TOKENS + 1))
+        counters = decoder.key_heads * cut.slices * most
         self.arrived = torch.zeros(counters, dtype=torch.int32, device=self.device)
 
     @property

@@ -36,19 +36,20 @@ def _held(rows: int, pieces: int, early: int = 512) -> Tile:
 
 HEAD_ROWS = 32_768  # of a matrix over the vocabulary
 _SHORT, _MOST_HELD = 1024, 8192  # columns that are loaded at once; that are held at most
+_HELD_GATED, _HELD_COLUMNS, _HELD_ROWS = 2048, 2304, 2048  # of matrices that are held unless others were faster
 _FEW_EARLY = 64  # columns of many tokens; all that are multiplied last, whose number decides how sums round
 _FEW_ROWS = 256  # of a router: what a program has must be short, or it is waited for
 _LANES = 8  # see `experts`
 _PLAIN = (
     Tile(16, 64, 8, 8, 3, 256, 0),
-    Tile(16, 128, 4, 4, 6, 64, 512, True),
-    _held(16, 4),
-    _held(16, 16),
     _held(8, 8),
+    _held(16, 4),
     _held(16, 8),
     Tile(16, 128, 4, 4, 4, 128, 128),
-    _held(32, 8, 192),
     Tile(8, 128, 4, 4, 6, 64, 256, True),
+    _held(16, 16),
+    Tile(16, 128, 4, 4, 6, 64, 512, True),
+    _held(32, 8, 192),
     _held(8, 4),
     _held(8, 16),
     Tile(8, 64, 4, 4, 3, 256, 0),
@@ -86,13 +87,16 @@ _HEAD = (Tile(64, 256, 1, 4, 3, 0, 256), Tile(64, 128, 1, 4, 4, 0, 256), Tile(12
 @dataclass(frozen=True, slots=True)
 class Cut:
     """How attention goes through a text: a program for each `share` of it, so many keys at a time; `early`: the first
-    of them are loaded before they are needed."""
+    of them are loaded before they are needed. `whole`: all of a share is, and the columns of its values are cut into
+    `slices`, see `whole_shares`."""
 
     keys: int
     warps: int
     stages: int
     share: int
     early: bool = True
+    whole: bool = False
+    slices: int = 1
 
     def shares(self, capacity: int) -> int:
         return -(-capacity // self.share)
@@ -105,12 +109,16 @@ class Cut:
 _JOINED = 64  # numbers of shares that a thread holds
 _MOST_SHARES, _PROGRAMS = 64, 384  # of a text; that a card holds at once, about
 _ALONE = 128  # programs that have a multiprocessor each
+_WHOLE, _SLICE = 256, 64  # keys of a share that is read at once; columns of its values for a program
 
 
-def attention_cut(lanes: int, key_heads: int, capacity: int) -> Cut:
-    """Shares are whole tiles, and no more than run side by side. Wide heads keep a multiprocessor busy for longer than
-    it takes to join shares. A share of one tile is loaded as a whole before it is needed, as long as each
-    multiprocessor has no more than one."""
+def attention_cut(width: int, key_heads: int, capacity: int, half: bool = True) -> Cut:
+    """Of heads of so many columns, and numbers of `half` precision. Shares are read at once as long as each program has
+    a multiprocessor. Others are whole tiles, and no more than run side by side; wide heads keep a multiprocessor busy
+    for longer than it takes to join shares."""
+    lanes, slices = lanes_of(width), power(-(-width // _SLICE))
+    if half and -(-capacity // _WHOLE) * key_heads * slices <= _ALONE and slices <= 4:
+        return Cut(_WHOLE, 8, 1, _WHOLE, whole=True, slices=slices)
     most = max(1, min(_MOST_SHARES, _PROGRAMS // key_heads))
     if lanes >= 256:
         share = -(-capacity // (most * 64)) * 64
@@ -119,6 +127,11 @@ def attention_cut(lanes: int, key_heads: int, capacity: int) -> Cut:
     if share == 256 and -(-capacity // share) * key_heads <= _ALONE:
         return Cut(256, 8, 1, share)
     return Cut(128, 4, 2, share, early=share == 256 or lanes < 128)
+
+
+def lanes_of(width: int) -> int:
+    """The width of a head as attention takes it."""
+    return max(16, power(width))
 
 
 def power(number: int) -> int:
@@ -171,14 +184,17 @@ def _of_slots(slots: int) -> tuple[Tile, ...]:
 
 
 def guess(gated: bool, rows: int, columns: int, slots: int = 0) -> Tile:
-    """The tile of a matrix that was not tried on this card."""
+    """The tile of a matrix that was not tried on this card: small ones are held, in as many programs as it takes to
+    keep all multiprocessors busy."""
     if gated and not slots:
-        return _GATED[1] if columns <= _SHORT else _GATED[0]
+        return _GATED[1] if columns <= _HELD_GATED else _GATED[0]
     if slots or rows >= HEAD_ROWS or rows <= _FEW_ROWS:
         return candidates(gated, rows, columns, slots)[0]
     if columns <= _SHORT:
         return _PLAIN[2]
-    return _PLAIN[3] if rows <= _SHORT else _PLAIN[1] if columns > 4096 else _PLAIN[0]
+    if rows <= _HELD_ROWS and columns <= _MOST_HELD:
+        return _PLAIN[1]
+    return _PLAIN[3] if columns <= _HELD_COLUMNS else _PLAIN[0]
 
 
 def held(gated: bool, rows: int, columns: int, slots: int = 0) -> Tile | None:
@@ -187,7 +203,7 @@ def held(gated: bool, rows: int, columns: int, slots: int = 0) -> Tile | None:
         return None
     if gated:
         return _GATED[1]
-    return _PLAIN[2] if columns <= _SHORT else _PLAIN[3] if columns > 4096 else _PLAIN[5]
+    return _PLAIN[2] if columns <= _SHORT else _PLAIN[1] if rows <= _HELD_ROWS else _PLAIN[3]
 
 
 Shape = tuple[bool, int, int, int]

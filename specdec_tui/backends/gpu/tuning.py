@@ -40,7 +40,7 @@ _REPLAYS, _SERIES = 12, 5
 _OWN_CODE = Path(__file__).parent
 _CODE = [
     "products.py", "multiplied.py", "held.py", "sums.py", "ending.py", "ptx.py", "staging.py", "attention.py",
-    "choosing.py", "experts.py", "tiles.py",
+    "whole_shares.py", "shares.py", "turning.py", "choosing.py", "experts.py", "tiles.py",
 ]  # fmt: skip
 
 

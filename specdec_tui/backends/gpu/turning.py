@@ -13,13 +13,13 @@ def angles(
     real: tl.tensor,
     cosines: tl.tensor,
     sines: tl.tensor,
-    lanes: tl.constexpr,
+    lane: tl.tensor,
     turned: tl.constexpr,
     pairs: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
-    """What the numbers of heads at `place` [n] are multiplied by, and what their partners are: two of [n, lanes]."""
+    """What the numbers in columns `lane` of heads at `place` [n] are multiplied by, and what their partners are: two of
+    [n, lanes]."""
     half: tl.constexpr = turned // 2
-    lane = tl.arange(0, lanes)
     if pairs:
         angle, first = lane // 2, lane % 2 == 0
     else:
@@ -35,14 +35,13 @@ def norm_weights(
     norm: tl.tensor,
     real: tl.tensor,
     normed: tl.constexpr,
+    lane: tl.tensor,
     width: tl.constexpr,
-    lanes: tl.constexpr,
     turned: tl.constexpr,
     pairs: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
     """What a norm multiplies numbers of heads by, and their partners, from `norm` [n] on: two of [n, lanes]."""
     half: tl.constexpr = turned // 2
-    lane = tl.arange(0, lanes)
     partner = lane ^ 1 if pairs else tl.where(lane < half, lane + half, lane - half)
     one, other = lane, lane
     if normed != "":
@@ -58,14 +57,13 @@ def norm_weights(
 def loaded(
     source: tl.tensor,
     real: tl.tensor,
+    lane: tl.tensor,
     width: tl.constexpr,
-    lanes: tl.constexpr,
     turned: tl.constexpr,
     pairs: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor]:
     """Heads that begin at `source` [n], and the partners of their numbers: two of [n, lanes]."""
     half: tl.constexpr = turned // 2
-    lane = tl.arange(0, lanes)
     partner = lane ^ 1 if pairs else tl.where(lane < half, lane + half, lane - half)
     x = tl.load(source[:, None] + lane[None, :], mask=real[:, None] & (lane < width)[None, :], other=0.0)
     other = x
@@ -101,7 +99,7 @@ def turned_heads(
         other = other.to(tl.float32)
         if normed != "":
             other = other * spread[:, None] * (other_weight.to(tl.float32) + norm_offset)
-        x = x * cosine + other * sine
+        x = tl.fma(other, sine, x * cosine)  # which product is rounded must not hang on the number of tokens
     return x
 
 
