@@ -129,9 +129,13 @@ def ask(x: tl.tensor, asking: tl.constexpr) -> None:
 
 
 @triton.jit
-def _arrived(code: tl.constexpr) -> tl.tensor:
-    """Where a thread's own columns of the tokens asked for are in shared memory, see `ptx.arriving`."""
-    return tl.inline_asm_elementwise(code, "=r,r", [0], dtype=tl.int32, is_pure=False, pack=1)
+def arrived(code: tl.constexpr) -> tl.tensor:
+    """Where a thread's own columns of the tokens asked for are in shared memory, see `ptx.arriving`; 0 where none
+    were."""
+    if code == "":
+        return 0
+    else:
+        return tl.inline_asm_elementwise(code, "=r,r", [0], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
@@ -170,7 +174,7 @@ def staged_product(
     line, real_line = _rows_of(rows, lines, gated)
     total = tl.zeros((pieces, lines, 8), tl.float32)
     shaped = _shaped(x, pieces)
-    address = _arrived(_arriving(tokens, room, share, STEP, paired))
+    address = arrived(_arriving(tokens, room, share, STEP, paired))
     for begin in range(0, last, early):
         after: tl.tuple = ()
         for offset in tl.static_range(0, early, STEP):

@@ -23,9 +23,10 @@ import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait  # type: ignore[import-not-found]
 
 from specdec_tui.backends.gpu.ending import behind_wait, joined, joined_both, loaded, stored
+from specdec_tui.backends.gpu.held import arrived, ask
 from specdec_tui.backends.gpu.multiplied import activated, capped
 from specdec_tui.backends.gpu.packed.ending import asked_parts, factor_of_rows, factor_of_sums, leave_sums, row_of
-from specdec_tui.backends.gpu.packed.loads import arrived, ask, held_step, numbers_of, own_columns, scales_of
+from specdec_tui.backends.gpu.packed.loads import held_step, numbers_of, own_columns, scales_of
 from specdec_tui.backends.gpu.packed.unpacked import ROWS
 
 

@@ -93,20 +93,6 @@ def numbers_of(
 
 
 @triton.jit
-def ask(x: tl.tensor, asking: tl.constexpr) -> None:
-    if asking != "":
-        tl.inline_asm_elementwise(asking, "=r,l", [x.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1)
-
-
-@triton.jit
-def arrived(arriving: tl.constexpr) -> tl.tensor:
-    """Where a thread's own columns of x are in shared memory, see `staged`."""
-    if arriving == "":
-        return 0
-    return tl.inline_asm_elementwise(arriving, "=r,r", [0], dtype=tl.int32, is_pure=False, pack=1)
-
-
-@triton.jit
 def own_columns(
     x: tl.tensor,
     places: tl.tensor,
@@ -122,7 +108,7 @@ def own_columns(
     tile_tokens: tl.constexpr,
 ) -> tl.tensor:
     """x of all tokens of the program, at `width` columns from `begin` + `stride` · warp on: [warps, width, tokens],
-    0 beyond x. In the order of `held_step`, and loaded as that is, or read from shared memory (`arrived`)."""
+    0 beyond x. In the order of `held_step`, and loaded as that is, or read from shared memory (`held.arrived`)."""
     quarter: tl.constexpr = width // 4
     units: tl.constexpr = (quarter + 7) // 8
     size: tl.constexpr = quarter // units
