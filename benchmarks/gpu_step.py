@@ -20,11 +20,12 @@ played (keys and values, tables, work space and all that the graphs' pools have)
 by their sizes, "peak" the most at any time from the opening of the sequence to the last pass, a prefill among it.
 
 Bars are told under the table; those of shares were asked of an H200. `--forms plain,int8,int4`: the same shape also
-with weights that bitsandbytes quantized; transformers' layers then compute with the same numbers expanded, to which
-"off by" is told. `--fill` puts random numbers in the place of a text's keys and values, so that a long text costs no
-prefill. `--warm N` compiles the kernels of all shapes in N processes first, the tiles that are tried among them: Triton
-keeps them. `--seconds`: no shape is begun behind them; a run that is cut off by SIGTERM or ctrl+c tells what it has.
-`--set MODULE.NAME=VALUE` tries another value of a constant of a module of `backends`, in this process and those.
+with quantized weights; transformers' layers then compute with the same numbers expanded, to which "off by" is told;
+gptq, gptq8 and fp8 are made without a library. `--fill` puts random numbers in the place of a text's keys and values,
+so that a long text costs no prefill. `--warm N` compiles the kernels of all shapes in N processes first, the tiles that
+are tried among them: Triton keeps them. `--seconds`: no shape is begun behind them; a run that is cut off by SIGTERM or
+ctrl+c tells what it has. `--set MODULE.NAME=VALUE` tries another value of a constant of a module of `backends`, in this
+process and those.
 `--profile` lists the kernels of a pass with their mean times (those that start early overlap). Without a GPU the tiny
 shapes are the default.
 """
@@ -63,6 +64,7 @@ from specdec_tui.backends.causal_lm import OpenStatic, TransformersModel  # noqa
 from specdec_tui.backends.decoder import Decoder, describe  # noqa: E402
 from specdec_tui.backends.gpu import laid, tuning  # noqa: E402
 from specdec_tui.backends.gpu import model as gpu_model  # noqa: E402
+from specdec_tui.backends.gpu.packed.model import pack_quantized  # noqa: E402
 from specdec_tui.backends.gpu.weights import fuse  # noqa: E402
 from specdec_tui.backends.model import StaticSequence, bucket  # noqa: E402
 from specdec_tui.backends.static_model import StaticContext  # noqa: E402
@@ -133,10 +135,11 @@ class Bench:
         """A shape in a form. Where it is quantized, transformers' layers compute with the same numbers, expanded."""
         options, most = self._options, max(self._options.tokens)
         network = build(name, self.device, self._dtype)
-        twin = network
+        twin, refused = network, ""
         if form != "plain":
             twin = build(name, self.device, self._dtype)
             quantize(network, form, twin)
+            refused = pack_quantized(network)
         dense = TransformersModel(twin)
         behind = max(ROWS, most)
         limit = dense.context_length or max(options.text) + behind
@@ -147,16 +150,22 @@ class Bench:
             text.judge(dense, self._forward(dense))
         models = {"transformers": dense, "ours": dense if twin is network else TransformersModel(network)}
         for way in options.ways:
-            self._way({"shape": name, "form": form, "way": way}, models[way], dense, texts)
+            self._way({"shape": name, "form": form, "way": way}, models[way], dense, texts, refused)
 
     def _forward(self, model: TransformersModel) -> Prefill:
         return filling(model, self._dtype, self._dtype) if self._options.fill else model.forward
 
     def _way(
-        self, place: dict[str, Any], model: TransformersModel, dense: TransformersModel, texts: Sequence[Text]
+        self,
+        place: dict[str, Any],
+        model: TransformersModel,
+        dense: TransformersModel,
+        texts: Sequence[Text],
+        refused: str,
     ) -> None:
-        if place["way"] == "ours" and not gpu_model.fits(model.model):
-            self._steps.add("failed", place | {"why": "does not fit"})
+        """`refused`: why its quantized weights are not read by our kernels, if so."""
+        if place["way"] == "ours" and (why := refused or gpu_model.why_not(model.model)):
+            self._steps.add("failed", place | {"why": why})
             return
         try:
             for text in texts:
@@ -235,6 +244,7 @@ def compiled(name: str, form: str, tokens: int, tile: int | None, options: argpa
     network = build(name, device, dtype, layers, **other)
     if form != "plain":
         quantize(network, form, build(name, device, dtype, layers, **other))
+        pack_quantized(network)
     if not gpu_model.fits(network):
         return
     model = TransformersModel(network)

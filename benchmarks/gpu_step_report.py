@@ -15,7 +15,7 @@ FOUR_OVER_ONE = 1.04
 """What a pass over the most tokens may take over one, in passes over one."""
 LONG_TEXT = 0.85
 """What the share of the floor may fall to behind a long text, in shares behind the shortest."""
-FASTER = {"int8": 1.3, "int4": 2.0}
+FASTER = {"int8": 1.3, "gptq8": 1.3, "int4": 2.0, "gptq": 2.0}
 """How many times as fast as the plain form's a pass over the fewest tokens should be."""
 NO_WORSE = 1.0
 """What the distance to float32 may be, in distances of transformers' forward pass."""

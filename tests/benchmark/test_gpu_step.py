@@ -34,6 +34,9 @@ from transformers import AutoModelForCausalLM
 from specdec_tui.backends.cache import RewindableCache
 from specdec_tui.backends.causal_lm import TransformersModel
 from specdec_tui.backends.gpu.laid import Laid
+from specdec_tui.backends.gpu.packed.model import pack_quantized
+from specdec_tui.backends.gpu.packed.packing import plain_weights
+from specdec_tui.backends.gpu.packed.weights import codes_of, is_quantized
 from specdec_tui.backends.gpu.tuning import worth_a_trial
 from specdec_tui.backends.static_model import StaticContext
 
@@ -281,6 +284,28 @@ def test_the_twin_of_a_quantized_model_has_its_numbers(form: str) -> None:
     assert size == others + (numbers + 4 * rows if form == "int8" else numbers // 2 + numbers // 16)
 
 
+@pytest.mark.parametrize(("form", "bytes_of_a_number"), [("gptq", 0.5), ("gptq8", 1), ("fp8", 1)])
+def test_a_form_of_no_library_is_read_as_its_twin_has_it(
+    form: str, bytes_of_a_number: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, twin, plain = (build("tiny-llama", CPU, torch.bfloat16) for _ in range(3))
+    quantize(model, form, twin)
+    read = {name: codes_of(module) for name, module in model.named_modules() if is_quantized(module)}
+    assert len(read) == 2 * 7
+    for name, codes in read.items():
+        expected, before = (network.get_submodule(name).weight.detach().float() for network in (twin, plain))
+        assert codes is not None
+        torch.testing.assert_close(plain_weights(codes), expected, rtol=1e-6, atol=0)
+        assert 0 < float((expected - before).abs().max()) < 0.15 * float(before.abs().max())
+    monkeypatch.setattr("specdec_tui.backends.gpu.packed.model.agrees", lambda *_: True)  # its products need Triton
+    assert not pack_quantized(model)
+    numbers, others = 2 * (ATTENTION + 3 * 64 * 128), 2 * (2 * 2 * 64 + 64 + 512 * 64 + 64)
+    packed = weight_bytes(model, 1) - others
+    assert (
+        numbers * bytes_of_a_number < packed < numbers * bytes_of_a_number * 2
+    )  # scales, and room that such small ones leave
+
+
 def test_shares_of_an_earlier_run_are_told_beside(tmp_path: Path) -> None:
     told = table([row(), row(text=4096)], [row(seconds={"1": 0.002, "4": 0.002})])
     assert "before" in told and " 40.0% |" in told and "before" not in table([row()])
@@ -305,7 +330,7 @@ def test_each_shape_and_text_has_a_row(
     assert all(r["off"] < 1e-4 and r["theirs"] < 1e-4 and r["seconds"].keys() == {"1", "3"} for r in data["rows"])
     assert {r["ids"] for r in data["rows"]} == {None}  # ours alone write
     assert {r["held"] for r in data["rows"]} == {None}  # no GPU's memory
-    assert [f["why"] for f in data["failed"]] == ["does not fit"] * 2
+    assert [f["why"] for f in data["failed"]] == ["its weights are not in half precision"] * 2
     assert "| tiny-gemma3 | plain | 300 | transformers |" in capsys.readouterr().out
 
 
@@ -315,7 +340,7 @@ def test_a_quantized_form_has_rows_of_its_own(tmp_path: Path, monkeypatch: pytes
     data = measured(tmp_path, "--shapes", "tiny-llama", "--forms", "int4", "--text", "8")
     assert [(r["form"], r["way"]) for r in data["rows"]] == [("int4", "transformers")]
     assert data["rows"][0]["off"] < 1e-4
-    assert [(f["form"], f["why"]) for f in data["failed"]] == [("int4", "does not fit")]
+    assert [(f["form"], f["why"]) for f in data["failed"]] == [("int4", "its layers compute in torch.float32")]
 
 
 @pytest.mark.parametrize("fault", [False, True])
@@ -338,7 +363,7 @@ def test_a_way_that_computes_something_else_is_told(
         )
 
     monkeypatch.setattr(gpu_step, "opener", wrong)
-    monkeypatch.setattr(gpu_step.gpu_model, "fits", lambda model: True)
+    monkeypatch.setattr(gpu_step.gpu_model, "why_not", lambda _: "")
     monkeypatch.setattr(gpu_step, "SERIES_SECONDS", 0.0)
     data = measured(tmp_path, "--shapes", "tiny-llama", "--text", "8")
     told = capsys.readouterr().out
@@ -448,7 +473,7 @@ def test_the_kernels_of_a_shape_can_be_compiled_ahead(tile: int | None, monkeypa
 
     shown: list[TransformersModel] = []
     monkeypatch.setattr(gpu_step, "TransformersModel", lambda model: shown.append(TransformersModel(model)) or shown[0])
-    monkeypatch.setattr(gpu_step.gpu_model, "fits", lambda model: True)
+    monkeypatch.setattr(gpu_step.gpu_model, "why_not", lambda _: "")
     monkeypatch.setattr(gpu_step.gpu_model, "GpuContext", Counted)
     monkeypatch.setattr(gpu_step.tuning, "MOST_SECONDS", 1.0)
     options = Namespace(set=[], device="cpu", dtype="float16", text=[8])

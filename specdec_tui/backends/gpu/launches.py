@@ -18,7 +18,6 @@ from specdec_tui.backends.gpu.tiles import Cut, Tile, Tiles, attention_cut, lane
 from specdec_tui.backends.gpu.weights import Affine
 
 _SLICE = 64  # columns of values, see `whole_shares`
-_TILE_ROWS = 16  # of queries in a program of attention: how sums round hangs on it
 
 
 @cache
@@ -318,9 +317,12 @@ def cut_of(decoder: Decoder, capacity: int, dtype: torch.dtype, device: torch.de
     return attention_cut(decoder.width, decoder.key_heads, capacity, dtype.itemsize == 2 or not by_code(device))
 
 
-def row_tiles(decoder: Decoder, tokens: int) -> int:
-    """Programs of attention for a key head and a share: a token has a row for each query head of a key head."""
-    return -(-tokens * (decoder.heads // decoder.key_heads) // _TILE_ROWS)
+def row_cut(decoder: Decoder, cut: Cut, shares: int, tokens: int) -> tuple[int, int]:
+    """Rows of a program of attention, of which a token has one for each query head of a key head, and how many programs
+    have those of a key head and one of the `shares`."""
+    rows = tokens * (decoder.heads // decoder.key_heads)
+    tile = cut.rows(rows, shares * decoder.key_heads)
+    return tile, -(-rows // tile)
 
 
 @dataclass(frozen=True)
@@ -353,8 +355,8 @@ def attend(
     tokens, capacity, count = len(joint), held[0].shape[1], shares.sums.shape[1]
     cosines, sines = angles or (shares.sums, shares.sums)
     cut = cut_of(decoder, capacity, joint.dtype, joint.device)
-    rows = tokens * (decoder.heads // decoder.key_heads)
-    joined = min(_TILE_ROWS, power(rows))
+    tile, tiles = row_cut(decoder, cut, count, tokens)
+    joined = min(tile, power(tokens * (decoder.heads // decoder.key_heads)))
     lanes = _SLICE if cut.whole else lanes_of(decoder.width)
     tensors = (
         joint, norms[0] if norms[0].numel() else joint, norms[1] if norms[1].numel() else joint, cosines, sines, begin,
@@ -369,15 +371,14 @@ def attend(
     ending = (
         power(decoder.heads * decoder.width), mixed.stride(0), joined, power(count), cut.beside(joined, lanes),
     )  # fmt: skip
-    tiles = row_tiles(decoder, tokens)
     if cut.whole:
         whole_shares.attend[(decoder.key_heads * cut.slices, count, tiles)](
-            *tensors, *known, 8 if rows <= 8 else _TILE_ROWS, *ending, cut.warps, by_code(joint.device), rules.overlap,
+            *tensors, *known, tile, *ending, cut.warps, by_code(joint.device), rules.overlap,
             num_warps=cut.warps, **rules.launch,
         )  # fmt: skip
         return
     attention.attend[(decoder.key_heads, count, tiles)](
-        *tensors, *known, _TILE_ROWS, cut.keys, min(256, cut.share), cut.early, *ending, rules.overlap,
+        *tensors, *known, tile, cut.keys, min(256, cut.share), cut.early, *ending, rules.overlap,
         num_warps=cut.warps, num_stages=cut.stages, **rules.launch,
     )  # fmt: skip
 

@@ -35,7 +35,7 @@ class Part:
         self.keys, self.values = (torch.zeros(shape, dtype=self.dtype, device=self.device) for _ in range(2))
         cut = launches.cut_of(decoder, capacity, self.dtype, self.device)
         self.shares = cut.shares(capacity)
-        most = max(launches.row_tiles(decoder, tokens) for tokens in range(1, MOST_TOKENS + 1))
+        most = max(launches.row_cut(decoder, cut, self.shares, tokens)[1] for tokens in range(1, MOST_TOKENS + 1))
         counters = decoder.key_heads * cut.slices * most
         self.arrived = torch.zeros(counters, dtype=torch.int32, device=self.device)
 

@@ -101,11 +101,18 @@ class Cut:
     def shares(self, capacity: int) -> int:
         return -(-capacity // self.share)
 
+    def rows(self, rows: int, programs: int) -> int:
+        """Of a program, where each of so many has `rows` of queries. Where shares are read at once, fewer of them as
+        long as there are idle multiprocessors: a program takes as long as its code is."""
+        tiles = -(-rows // _FEW_QUERIES)
+        return _FEW_QUERIES if self.whole and programs * self.slices * tiles <= _ALONE else _QUERIES
+
     def beside(self, rows: int, lanes: int) -> int:
         """Shares that are on their way at once when `rows` are joined."""
         return max(2, min(16, _JOINED * 32 * self.warps // (rows * lanes)))
 
 
+_QUERIES, _FEW_QUERIES = 16, 8  # of a program; where shares are read at once, sums of a query do not hang on it
 _JOINED = 64  # numbers of shares that a thread holds
 _MOST_SHARES, _PROGRAMS = 64, 384  # of a text; that a card holds at once, about
 _ALONE = 128  # programs that have a multiprocessor each
