@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
 from specdec_tui.backends.gpu.packed.codes import half_bits
@@ -56,11 +57,14 @@ def carried_out(
 ) -> dict[str, int]:
     """The registers after a program."""
     held = {"packed_numbers": BASE, "own_tokens": BASE, "joined_sums": BASE} | inputs
+    held = {"own_totals": BASE} | held
     shared, given = {} if shared is None else shared, given or {}
 
     def value(name: str) -> int:
         if name.startswith("["):
             return sum(value(part.strip()) for part in name.strip("[]").split("+"))
+        if name.startswith("0f"):  # a number's bits
+            return int(name[2:], 16)
         return held[name] if name in held else int(name, 0)
 
     for line in program.split("\n"):
@@ -94,6 +98,8 @@ def carried_out(
             case "setp":
                 assert name == "setp.lt.u32"
                 result = values[0] < values[1]
+            case "selp":
+                result = values[0] if values[2] else values[1]
             case "min":
                 result = min(values)
             case "bfe":
@@ -127,4 +133,52 @@ def carried_out(
             case other:
                 raise AssertionError(f"unknown instruction {other}")
         held[target] = result & 0xFFFFFFFF
+    return held
+
+
+def product_of_tiles(rows: list[list[float]], columns: list[list[float]], sums: list[list[float]]) -> None:
+    """sums [16][8] + rows [16][16] @ columns [16][8], in single precision, one column of the rows after the other."""
+    for i, row in enumerate(rows):
+        for n in range(8):
+            for k, number_of_row in enumerate(row):
+                sums[i][n] = number_of(bits_of(sums[i][n] + number_of_row * columns[k][n]))
+
+
+def carried_out_together(
+    program: str,
+    lanes: list[dict[str, int]],
+    half: str = "bfloat16",
+    shared: Memory | None = None,
+    given: Memory | None = None,
+) -> list[dict[str, int]]:
+    """The registers of the 32 lanes of a warp after a program whose instructions they carry out together. mma.m16n8k16
+    and shfl.sync.bfly as the PTX ISA has them."""
+    held = [dict(lane) for lane in lanes]
+    for line in program.split("\n"):
+        if line.startswith("mma.sync.aligned.m16n8k16"):
+            groups = [[name.strip() for name in part.split(",")] for part in re.findall(r"{([^}]*)}", line)]
+            rows, columns = [[0.0] * 16 for _ in range(16)], [[0.0] * 8 for _ in range(16)]
+            sums = [[0.0] * 8 for _ in range(16)]
+            for lane, own in enumerate(held):
+                g, t = lane // 4, lane % 4
+                for place, name in enumerate(groups[1]):
+                    for part in range(2):
+                        value = number(own[name] >> 16 * part & 0xFFFF, half)
+                        rows[g + place % 2 * 8][2 * t + part + place // 2 * 8] = value
+                for place, name in enumerate(groups[2]):
+                    for part in range(2):
+                        columns[2 * t + part + place * 8][g] = number(own[name] >> 16 * part & 0xFFFF, half)
+                for place, name in enumerate(groups[3]):
+                    sums[g + place // 2 * 8][2 * t + place % 2] = number_of(own[name])
+            product_of_tiles(rows, columns, sums)
+            for lane, own in enumerate(held):
+                for place, name in enumerate(groups[0]):
+                    own[name] = bits_of(sums[lane // 4 + place // 2 * 8][2 * (lane % 4) + place % 2])
+        elif line.startswith("shfl.sync.bfly"):
+            target, source, apart = (part.strip() for part in line.split(" ", 1)[1].split(",")[:3])
+            values = [own[source] for own in held]
+            for lane, own in enumerate(held):
+                own[target] = values[lane ^ int(apart)]
+        else:
+            held = [carried_out(line, own, half, shared, given) for own in held]
     return held

@@ -22,6 +22,7 @@ from specdec_tui.backends.gpu.tiles import (
     guess,
     held,
     power,
+    streamed,
     tile_tokens,
 )
 from specdec_tui.backends.gpu.tuning import numbered, worth_a_trial
@@ -66,16 +67,28 @@ def test_of_nearly_as_fast_tiles_the_one_is_taken_that_is_faster_over_a_block_to
     assert tuning.tried([shape], Tiles(), of_others).tried == {shape: both}
 
 
-def test_trials_begin_with_rows_that_are_held_where_that_is_faster_of_all_shapes_together() -> None:
-    shapes = [shape for shape in SHAPES if held(*shape)]
-    assert len(shapes) >= 3
+@pytest.mark.parametrize("holds", [True, False])
+@pytest.mark.parametrize("slow", [1, tuning.BLOCK])
+def test_trials_begin_where_all_shapes_together_are_fastest(holds: bool, slow: int) -> None:
+    """Over one token and over a block of drafts."""
+    shapes = [(True, 8192, 3072, 0), (False, 3072, 8192, 0), (False, 5120, 3072, 0)]
+    assert all(held(*shape) and streamed(*shape) for shape in shapes)
 
     def seconds(tiles: Tiles, tokens: int) -> float:
-        holding = sum(not tiles.tried.get(shape, guess(*shape)).columns for shape in shapes)
-        return {0: 1.0, len(shapes): 0.5}.get(holding, 2.0)
+        held_ones = sum(not tiles.tried.get(shape, guess(*shape)).columns for shape in shapes)
+        wanted, other = (len(shapes), 0) if holds else (0, len(shapes))
+        return {wanted: 0.5, other: 4.0 if tokens == slow else 0.4}.get(held_ones, 9.0)
 
     found = tuning.tried(shapes, Tiles(), seconds).tried
-    assert all(not found[shape].columns for shape in shapes)
+    assert all((not found[shape].columns) == holds for shape in shapes)
+
+
+def test_beginnings_are_not_tried_twice() -> None:
+    small, head = (False, 896, 896, 0), (False, 128256, 2048, 0)
+    assert tuning.beginnings([small]) == [{small: guess(*small)}] and guess(*small) == held(*small)
+    assert tuning.beginnings([head]) == [{head: guess(*head)}]
+    large = (True, 14336, 4096, 0)
+    assert len(tuning.beginnings([large])) == 2 and guess(*large) == streamed(*large)
 
 
 def test_what_is_known_is_not_tried_again_and_what_does_not_compile_is_no_tile() -> None:
@@ -98,7 +111,8 @@ def test_trials_end_in_time_and_leave_the_rest_for_later() -> None:
     now = [0.0]
 
     def seconds(tiles: Tiles, tokens: int) -> float:
-        now[0] += tuning.MOST_SECONDS / (2 + len(worth_a_trial(SHAPES[0])) + 3)  # two beginnings, three blocks
+        passes = 2 * len(tuning.beginnings(SHAPES)) + len(worth_a_trial(SHAPES[0])) + 3  # three over a block
+        now[0] += tuning.MOST_SECONDS / passes
         return 1.0
 
     found = tuning.tried(SHAPES, Tiles(), seconds, clock=lambda: now[0]).tried

@@ -6,8 +6,7 @@ pairs of neighbouring columns here and there; so that it can load eight of them 
 another order, the same for weights and tokens, which a sum does not feel. Such loads have the shape [8, pieces, rows /
 8, 32], row i2 · 8 + i0 of piece i1: so laid out, each thread loads what it multiplies with.
 
-Tokens come into shared memory together (`asking`, see `ptx`) and are read from there in that shape, eight columns of a
-thread at once; where they find no room there, they are loaded like rows.
+Where there are instructions of our own, `direct` is what does this.
 """
 
 # ruff: noqa: RUF005 (Triton's tuples are added to)
@@ -17,12 +16,7 @@ from __future__ import annotations
 import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 
-from specdec_tui.backends.gpu import ptx
-
 STEP = tl.constexpr(32)  # columns that are held together
-_arriving = triton.constexpr_function(ptx.arriving)
-_READ = tl.constexpr(ptx.columns_read(8))
-_KINDS = tl.constexpr(ptx.constraints(8))
 
 
 @triton.jit
@@ -136,56 +130,6 @@ def arrived(code: tl.constexpr) -> tl.tensor:
         return 0
     else:
         return tl.inline_asm_elementwise(code, "=r,r", [0], dtype=tl.int32, is_pure=False, pack=1)
-
-
-@triton.jit
-def _shaped(x: tl.tensor, pieces: tl.constexpr) -> tl.tensor:
-    """[8, pieces, 1, 32] of nothing: Triton gives what is read from shared memory the layout of what would be loaded
-    so."""
-    place = (tl.arange(0, 8)[:, None, None, None] + 8 * tl.arange(0, pieces)[None, :, None, None]) * STEP
-    place += tl.arange(0, 1)[None, None, :, None] * STEP + tl.arange(0, STEP)[None, None, None, :]
-    return tl.load(x + place, mask=place < 0, other=0.0)
-
-
-@triton.jit
-def _read(shaped: tl.tensor, address: tl.tensor) -> tl.tensor:
-    """[8, pieces, 1, 32]: 32 columns of each piece, of eight tokens."""
-    return tl.inline_asm_elementwise(_READ, _KINDS, [address, shaped], dtype=shaped.dtype, is_pure=True, pack=8)
-
-
-@triton.jit
-def staged_product(
-    held: tl.tuple,
-    x: tl.tensor,
-    weight: tl.tensor,
-    tokens: tl.constexpr,
-    rows: tl.constexpr,
-    columns: tl.constexpr,
-    gated: tl.constexpr,
-    pieces: tl.constexpr,
-    lines: tl.constexpr,
-    early: tl.constexpr,
-    paired: tl.constexpr,
-    room: tl.constexpr,
-) -> tl.tensor:
-    """As `held_product`, of at most eight tokens that were asked for, with `room` columns: [pieces, lines, 8]."""
-    share: tl.constexpr = (columns + pieces * 16 - 1) // (pieces * 16) * 16
-    last: tl.constexpr = (share - 1) // early * early
-    line, real_line = _rows_of(rows, lines, gated)
-    total = tl.zeros((pieces, lines, 8), tl.float32)
-    shaped = _shaped(x, pieces)
-    address = arrived(_arriving(tokens, room, share, STEP, paired))
-    for begin in range(0, last, early):
-        after: tl.tuple = ()
-        for offset in tl.static_range(0, early, STEP):
-            own = _read(shaped, address + 2 * (begin + offset))
-            total = _with_step(held[offset // STEP], own, total, pieces, lines, 8)
-            after = after + (_held_step(weight, line, real_line, columns, pieces, begin + early + offset, False),)
-        held = after
-    for offset in tl.static_range(0, share - last, STEP):
-        own = _read(shaped, address + 2 * (last + offset))
-        total = _with_step(held[offset // STEP], own, total, pieces, lines, 8)
-    return total
 
 
 @triton.jit

@@ -13,7 +13,8 @@ from torch import Tensor
 from specdec_tui.backends.decoder import Decoder
 from specdec_tui.backends.gpu.own_code import by_code
 from specdec_tui.backends.gpu.packed.packing import ROWS, Packed
-from specdec_tui.backends.gpu.staging import staging
+from specdec_tui.backends.gpu.staging import way
+from specdec_tui.backends.gpu.tensor_core import MOST_FEW
 from specdec_tui.backends.gpu.tiles import Cut, Tile, Tiles, attention_cut, lanes_of, power, tile_tokens
 from specdec_tui.backends.gpu.weights import Affine
 
@@ -231,6 +232,7 @@ def product(
         return
     tokens, (rows, columns) = own.tokens, linear.weight.shape
     tile = rules.tiles.of(False, rows, columns, tokens, own.branch is not None)
+    *_, direct, _ = staged = way(own.x, linear.weight, tokens, own.branch is not None, tile, 1)
     programs = -(-rows // tile.rows)
     reading = _reading(rules, own, linear, programs)
     biased = reading.bias.numel() > 0
@@ -247,18 +249,10 @@ def product(
         rules.norm_offset, rules.shrink, own.branch.scale if own.branch else 1.0, biased, activation, scale, cap,
         "branch" if behind else "added" if added else "", follow is not None, other_norm is not None,
         0 if sums is None else sums.shape[1], reading.slice_columns, bound, other_x,
-        y.stride(0), other_y.stride(0), tile.pieces, read_tokens(own), tile.rows,
-        tile.columns, tile.early, tile.early_last, tile.ahead, power(columns), *_staging(own, tile, 1), rules.overlap,
+        y.stride(0), other_y.stride(0), tile.pieces, read_tokens(own, direct), tile.rows,
+        tile.columns, tile.early, tile.early_last, tile.ahead, power(columns), *staged, rules.overlap,
         num_warps=tile.warps, num_stages=tile.stages, **_registers(tile, own.x), **rules.launch,
     )  # fmt: skip
-
-
-def _staging(own: Read, tile: Tile, matrices: int) -> tuple[str, int, bool]:
-    """How tokens come to shared memory, with how many columns, and whether sums are joined by code of our own."""
-    if not by_code(own.x.device):
-        return "", 0, False
-    apart = own.x.stride(0) // own.x.shape[-1] if own.branch else 0
-    return *staging(own.x, own.tokens, apart, tile, matrices), True
 
 
 def _registers(tile: Tile, x: Tensor) -> dict[str, int]:
@@ -266,9 +260,10 @@ def _registers(tile: Tile, x: Tensor) -> dict[str, int]:
     return {} if tile.columns or not by_code(x.device) else {"maxnreg": 128}
 
 
-def read_tokens(own: Read) -> int:
-    """The side of a tensor core's tile that what is read fills."""
-    return tile_tokens(2 * power(own.tokens)) if own.branch else tile_tokens(own.tokens)
+def read_tokens(own: Read, direct: bool) -> int:
+    """The side of a tensor core's tile that what is read fills; of few tokens that are multiplied directly, these."""
+    count = 2 * power(own.tokens) if own.branch else power(own.tokens)
+    return count if direct and count <= MOST_FEW else tile_tokens(count)
 
 
 def left_sums(rules: Rules, linear: Affine, tokens: int, kinds: int) -> Tensor:
@@ -298,6 +293,7 @@ def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation
         return
     tokens, rows, columns = own.tokens, linear.weight.shape[0] // 2, linear.weight.shape[1]
     tile = rules.tiles.of(True, rows, columns, tokens, own.branch is not None)
+    *_, direct, _ = staged = way(own.x, linear.weight, tokens, own.branch is not None, tile, 2)
     programs = -(-rows // tile.rows)
     reading = _reading(rules, own, linear, programs)
     biased = reading.bias.numel() > 0
@@ -306,8 +302,8 @@ def gated_product(rules: Rules, own: Read, linear: Affine, y: Tensor, activation
         own.x, *reading.pointers, linear.weight, reading.bias if biased else linear.weight, y, *reading.branch,
         follow.norm if follow else y, follow.x if follow else y, tokens, rows, columns, *reading.constants,
         rules.epsilon, rules.norm_offset, rules.shrink, own.branch.scale if own.branch else 1.0, biased, activation,
-        follow is not None, reading.slice_columns, y.stride(0), tile.pieces, read_tokens(own), tile.rows,
-        tile.columns, tile.early, tile.early_last, tile.ahead, power(columns), *_staging(own, tile, 2), rules.overlap,
+        follow is not None, reading.slice_columns, y.stride(0), tile.pieces, read_tokens(own, direct), tile.rows,
+        tile.columns, tile.early, tile.early_last, tile.ahead, power(columns), *staged, rules.overlap,
         num_warps=tile.warps, num_stages=tile.stages, **_registers(tile, own.x), **rules.launch,
     )  # fmt: skip
 

@@ -11,7 +11,8 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_wait  # type: ignore[import-not-found]
 
-from specdec_tui.backends.gpu.held import begun_rows, held_product, read_rows, staged_product
+from specdec_tui.backends.gpu.direct import begun_directly
+from specdec_tui.backends.gpu.held import begun_rows, held_product, read_rows
 
 _LINE = tl.constexpr(64)  # half-precision numbers in a cache line
 
@@ -106,13 +107,19 @@ def begun(
     tile_columns: tl.constexpr,
     early: tl.constexpr,
     ahead: tl.constexpr,
+    direct: tl.constexpr,
     overlap: tl.constexpr,
 ) -> tl.tensor:
     """The first columns of some rows of a matrix, where there are any `early`. Waits for the kernel before.
 
-    Without `tile_columns` they are to be held, see `held`.
+    Without `tile_columns` they are to be held, see `held` and, where that is meant, `direct`.
     """
-    if tile_columns == 0:
+    if direct:
+        own = begun_directly(weight, rows, columns, gated, pieces, tile_rows, early)
+        if overlap:
+            gdc_wait()
+        return own
+    elif tile_columns == 0:
         held = begun_rows(weight, rows, columns, gated, pieces, tile_rows, early)
         if overlap:
             gdc_wait()
@@ -202,23 +209,16 @@ def multiplied(
     early_last: tl.constexpr = False,
     paired: tl.constexpr = False,
     apart: tl.constexpr = 0,
-    asked: tl.constexpr = False,
-    room: tl.constexpr = 0,
 ) -> tuple[tl.tensor, tl.tensor]:
     """[pieces, tile_rows, tile_tokens] float32: rows of a matrix, whose `first` was loaded, times x [tokens, columns].
 
     `early_last`: that is multiplied behind all others, which are then asked for sooner, and takes room until then.
     `paired`: two of half as many tokens, the second with what lies `apart` rows behind x; else they are the same.
-    `asked`: tokens were asked for, with `room` columns each, see `held`.
     """
     if tile_columns > 0:
         total = _streamed_product(
             first, x, weight, row, real_row, tokens, columns, pieces, tile_tokens, tile_rows, tile_columns, early,
             early_last, paired, apart,
-        )  # fmt: skip
-    elif asked:
-        total = staged_product(
-            first, x, weight, tokens, rows, columns, gated, pieces, tile_rows, early, paired, room
         )  # fmt: skip
     else:
         total = held_product(

@@ -16,6 +16,7 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 from triton.language.extra.cuda import gdc_launch_dependents  # type: ignore[import-not-found]
 
+from specdec_tui.backends.gpu.direct import asked_totals, both_at, direct_sums, totals_at
 from specdec_tui.backends.gpu.ending import behind_wait, joined, joined_both, loaded, stored
 from specdec_tui.backends.gpu.held import ask
 from specdec_tui.backends.gpu.multiplied import activated, begun, capped, multiplied
@@ -24,9 +25,11 @@ from specdec_tui.backends.gpu.sums import (
     behind,
     first_parts,
     first_rows,
+    norm_factors,
     spread_of_rows,
     store_part,
     store_slice,
+    totals,
 )
 
 
@@ -81,6 +84,7 @@ def product(
     power_columns: tl.constexpr,
     asking: tl.constexpr,
     room: tl.constexpr,
+    direct: tl.constexpr,
     asm: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
@@ -108,12 +112,14 @@ def product(
     y may be the stream. "added" and `followed`: z [tokens, rows] = y times the weights `norm` of its own; `twice`: what
     lies `tokens` rows behind z is y times `other_norm`. "branch": y is a branch, times the weights of its norm at
     `branch`, and z that times `norm`; `source` is the stream it is for.
-    `kinds`: 1, 2 or 4 of the sums named above are `left` [tokens, kinds, programs].
+    `kinds`: 1, 2 or 4 of the sums named above are `left` [tokens, kinds, programs]. `direct`: see there; then
+    `tile_tokens` of at most eight tokens are no more than a power of two.
     """
     row = tl.program_id(0) * tile_rows + tl.arange(0, tile_rows)
     safe, real_row = tl.minimum(row, rows - 1), row < rows
     line, real_line = safe[None, :, None], real_row[None, :, None]
     real_tokens: tl.constexpr = tile_tokens // 2 if paired else tile_tokens
+    sum_kinds: tl.constexpr = 4 if paired else 2 if normed == "layer" else 1 if normed == "rms" else 0
     if overlap:
         gdc_launch_dependents()
     # Weights do not depend on the kernel before.
@@ -129,7 +135,8 @@ def product(
     if twice:
         other_factor = (loaded(other_norm, line, asm) + norm_offset) * shrink
     first = begun(
-        weight, safe, real_row, rows, columns, False, pieces, tile_rows, tile_columns, early, ahead, overlap
+        weight, safe, real_row, rows, columns, False, pieces, tile_rows, tile_columns, early, ahead, direct,
+        overlap,
     )  # fmt: skip
     if other_x > 0 and tl.program_id(0) * tile_rows >= bound:
         x += other_x * columns
@@ -145,28 +152,40 @@ def product(
     held: tl.tuple = ()
     if normed == "rows":
         one, two, three, four = first_rows(stream, tokens, columns, power_columns)
-    elif paired or normed != "":
-        held = first_parts(sums, 4 if paired else 2 if normed == "layer" else 1, tokens, parts)
+    elif sum_kinds > 0:
+        if direct:
+            held = asked_totals(sums, sum_kinds, tokens, parts, pieces)
+        else:
+            held = first_parts(sums, sum_kinds, tokens, parts)
     if slice_columns > 0:
         own, other, slice_factor = asked_slice(
             source, branch, norm, tokens, columns, followed, norm_offset, shrink, real_tokens, slice_columns
         )
-    result, branched = multiplied(
-        first, x, weight, safe, real_row, tokens, rows, columns, False, pieces, tile_tokens, tile_rows, tile_columns,
-        early, early_last, paired, apart, asking != "", room,
-    )  # fmt: skip
-    if paired:
-        result, branched = joined_both(result, branched, asm)
-    else:
-        result = joined(result, asm)
-    if normed == "rows":
-        spread = spread_of_rows(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)
-        result = result * spread[None, None, :]
-    elif paired or normed != "":
-        result, share = behind(
-            result, branched, held, sums, lower, tokens, columns, normed, paired, epsilon, shrink, branch_scale,
-            real_tokens, parts,
+    if direct:
+        base, totals_place = direct_sums(
+            first, x, weight, tokens, rows, columns, False, pieces, tile_rows, early, paired, apart, asking != "",
+            room, tile_tokens, held, sum_kinds, parts,
         )  # fmt: skip
+        result, branched = both_at(x, base, 0, tile_rows, real_tokens, paired, pieces, tile_rows, tile_tokens)
+    else:
+        result, branched = multiplied(
+            first, x, weight, safe, real_row, tokens, rows, columns, False, pieces, tile_tokens, tile_rows,
+            tile_columns, early, early_last, paired, apart,
+        )  # fmt: skip
+        if paired:
+            result, branched = joined_both(result, branched, asm)
+        else:
+            result = joined(result, asm)
+    if normed == "rows":
+        factors = spread_of_rows(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)
+        result = result * factors[None, None, :]
+    elif sum_kinds > 0:
+        if direct:
+            a, b, c, d = totals_at(totals_place, sum_kinds, tokens, real_tokens)
+        else:
+            a, b, c, d = totals(held, sums, sum_kinds, tokens, parts, real_tokens)
+        spread, mean, share = norm_factors(a, b, c, d, columns, normed, paired, epsilon, branch_scale)
+        result = behind(result, branched, lower, spread, mean, share, normed, paired, shrink)
         if slice_columns > 0:
             store_slice(
                 own, other, slice_factor, share, fresh, z, tokens, columns, followed, real_tokens, slice_columns
@@ -249,6 +268,7 @@ def gated_product(
     power_columns: tl.constexpr,
     asking: tl.constexpr,
     room: tl.constexpr,
+    direct: tl.constexpr,
     asm: tl.constexpr,
     overlap: tl.constexpr,
 ) -> None:
@@ -256,53 +276,84 @@ def gated_product(
 
     All else as in `product`; bias and lowered [2 · rows].
     """
-    line = tl.arange(0, 2 * tile_rows)  # of gate, then of up
-    own_row = tl.program_id(0) * tile_rows + line % tile_rows
-    safe, real_row = tl.minimum(own_row, rows - 1) + line // tile_rows * rows, own_row < rows
+    both_lines = tl.arange(0, 2 * tile_rows)  # of gate, then of up
+    own_row = tl.program_id(0) * tile_rows + both_lines % tile_rows
+    safe, real_row = tl.minimum(own_row, rows - 1) + both_lines // tile_rows * rows, own_row < rows
     real_tokens: tl.constexpr = tile_tokens // 2 if paired else tile_tokens
+    sum_kinds: tl.constexpr = 4 if paired else 2 if normed == "layer" else 1 if normed == "rms" else 0
     if overlap:
         gdc_launch_dependents()
-    lower, shift = 0.0, 0.0
+    lower, shift, lower_up, shift_up = 0.0, 0.0, 0.0, 0.0
+    own_line = tl.minimum(tl.program_id(0) * tile_rows + tl.arange(0, tile_rows), rows - 1)[None, :, None]
+    line = own_line if direct else safe[None, :, None]
     if biased:
-        shift = loaded(bias, safe[None, :, None], asm)
+        shift = loaded(bias, line, asm)
+        if direct:
+            shift_up = loaded(bias, rows + line, asm)
     if normed == "layer":
-        lower = loaded(lowered, safe[None, :, None], asm)
+        lower = loaded(lowered, line, asm)
+        if direct:
+            lower_up = loaded(lowered, rows + line, asm)
     first = begun(
-        weight, safe, real_row, rows, columns, True, pieces, 2 * tile_rows, tile_columns, early, ahead, overlap
+        weight, safe, real_row, rows, columns, True, pieces, 2 * tile_rows, tile_columns, early, ahead, direct,
+        overlap,
     )  # fmt: skip
     ask(x, asking)
     held: tl.tuple = ()
     if normed == "rows":
         one, two, three, four = first_rows(stream, tokens, columns, power_columns)
-    elif paired or normed != "":
-        held = first_parts(sums, 4 if paired else 2 if normed == "layer" else 1, tokens, parts)
+    elif sum_kinds > 0:
+        if direct:
+            held = asked_totals(sums, sum_kinds, tokens, parts, pieces)
+        else:
+            held = first_parts(sums, sum_kinds, tokens, parts)
     if slice_columns > 0:
         own, other, factor = asked_slice(
             source, branch, norm, tokens, columns, followed, norm_offset, shrink, real_tokens, slice_columns
         )
-    result, branched = multiplied(
-        first, x, weight, safe, real_row, tokens, rows, columns, True, pieces, tile_tokens, 2 * tile_rows,
-        tile_columns, early, early_last, paired, apart, asking != "", room,
-    )  # fmt: skip
-    if paired:
-        result, branched = joined_both(result, branched, asm)
-    else:
-        result = joined(result, asm)
-    if normed == "rows":
-        spread = spread_of_rows(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)
-        result = result * spread[None, None, :]
-    elif paired or normed != "":
-        result, share = behind(
-            result, branched, held, sums, lower, tokens, columns, normed, paired, epsilon, shrink, branch_scale,
-            real_tokens, parts,
+    if direct:
+        base, totals_place = direct_sums(
+            first, x, weight, tokens, rows, columns, True, pieces, 2 * tile_rows, early, paired, apart, asking != "",
+            room, tile_tokens, held, sum_kinds, parts,
         )  # fmt: skip
+        result, branched = both_at(x, base, 0, tile_rows, real_tokens, paired, pieces, 2 * tile_rows, tile_tokens)
+        up, up_branched = both_at(
+            x, base, tile_rows, tile_rows, real_tokens, paired, pieces, 2 * tile_rows, tile_tokens
+        )
+    else:
+        result, branched = multiplied(
+            first, x, weight, safe, real_row, tokens, rows, columns, True, pieces, tile_tokens, 2 * tile_rows,
+            tile_columns, early, early_last, paired, apart,
+        )  # fmt: skip
+        if paired:
+            result, branched = joined_both(result, branched, asm)
+        else:
+            result = joined(result, asm)
+    if normed == "rows":
+        factors = spread_of_rows(stream, one, two, three, four, tokens, columns, epsilon, tile_tokens, power_columns)
+        result = result * factors[None, None, :]
+        if direct:
+            up = up * factors[None, None, :]
+    elif sum_kinds > 0:
+        if direct:
+            a, b, c, d = totals_at(totals_place, sum_kinds, tokens, real_tokens)
+        else:
+            a, b, c, d = totals(held, sums, sum_kinds, tokens, parts, real_tokens)
+        spread, mean, share = norm_factors(a, b, c, d, columns, normed, paired, epsilon, branch_scale)
+        result = behind(result, branched, lower, spread, mean, share, normed, paired, shrink)
+        if direct:
+            up = behind(up, up_branched, lower_up, spread, mean, share, normed, paired, shrink)
         if slice_columns > 0:
             store_slice(
                 own, other, factor, share, fresh, z, tokens, columns, followed, real_tokens, slice_columns
             )  # fmt: skip
     result += shift
-    both = tl.reshape(result, (result.shape[0], 2, tile_rows, real_tokens))
-    gate, up = tl.split(tl.permute(both, (0, 2, 3, 1)))
+    if direct:
+        gate, up = result, up + shift_up
+    else:
+        both = tl.reshape(result, (result.shape[0], 2, tile_rows, real_tokens))
+        gate, up = tl.split(tl.permute(both, (0, 2, 3, 1)))
     row = tl.program_id(0) * tile_rows + tl.arange(0, tile_rows)[None, :, None]
     token = tl.arange(0, real_tokens)[None, None, :]
-    stored(y, token * y_length + row, activated(gate, activation) * up, (row < rows) & (token < tokens), asm)
+    inside = (row < rows) & (token < tokens)
+    stored(y, token * y_length + row, activated(gate, activation) * up, inside, asm)

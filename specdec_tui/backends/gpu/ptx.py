@@ -3,7 +3,7 @@
 Sums of warps are joined by way of shared memory while the threads meet once; numbers are loaded and stored in the
 layout in which a tensor core leaves its sums; and tokens come into shared memory all at once, one way to the L2 cache,
 so that the threads that multiply need not hold them in registers. There the columns of a token follow each other, and
-between tokens lie 16 bytes more, so that two that a warp reads together are in different banks.
+between tokens lie some bytes more, so that two that a warp reads together are in different banks.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def writing(kind: str) -> str:
     return "{\n" + "\n".join(lines) + "\n}"
 
 
-def token_bytes(tokens: int, columns: int) -> int:
-    """Bytes from a token to the next."""
-    return 2 * columns + (16 if tokens > 1 else 0)
+def token_bytes(tokens: int, columns: int, gap: int = 16) -> int:
+    """Bytes from a token to the next, of which `gap` are for nothing but other banks."""
+    return 2 * columns + (gap if tokens > 1 else 0)
 
 
-def asking(rows: Sequence[int], columns: int, warps: int, room: int = 0) -> str:
+def asking(rows: Sequence[int], columns: int, warps: int, room: int = 0, gap: int = 16) -> str:
     """Asks for all tokens, the rows of that number of x [., columns] in half precision at $1; all threads do it
     together, 16 bytes each in turn. $0: nothing. Behind the last column there are zeros, up to `room` columns of all,
     both multiples of 8.
@@ -90,7 +90,7 @@ def asking(rows: Sequence[int], columns: int, warps: int, room: int = 0) -> str:
     By way of the L1 cache: programs of a multiprocessor read the same tokens.
     """
     threads, units, room = 32 * warps, columns // 8, max(room, columns)
-    apart = token_bytes(len(rows), room)
+    apart = token_bytes(len(rows), room, gap)
     lines = [
         f".shared .align 128 .b8 own_tokens[{len(rows) * apart}];",
         "{",
@@ -119,15 +119,25 @@ def asking(rows: Sequence[int], columns: int, warps: int, room: int = 0) -> str:
     return "\n".join([*lines, "mov.u32 $0, 0;", "}"])
 
 
-def arriving(tokens: int, columns: int, chunk: int, width: int, paired: bool = False) -> str:
+def arriving(
+    tokens: int,
+    columns: int,
+    chunk: int,
+    width: int,
+    paired: bool = False,
+    few: bool = False,
+    gap: int = 16,
+    tile: int = 0,
+) -> str:
     """Waits for tokens that have room for so many columns. $0: where a thread finds its own columns of its warp's first
     chunk: lane 4 · g + t has token g and a quarter t of `width` columns, warp w begins `chunk` · w columns on. Behind
     the last token that one is repeated, and nothing is made of it. `paired`: there are twice as many, and token g / 2
-    of the first or of the second half is meant, by turns."""
+    of the first or of the second half is meant, by turns. `few`: lane 16 · h + 4 · g + t has token g, four bytes on in
+    the second half of the lanes, see `tensor_core`; these are four of several tiles, and who asks for another `tile`
+    than the first has waited."""
     lines = [
         ".reg .b32 a, t;",
-        "cp.async.wait_all;",
-        "bar.sync 0;",
+        *(() if tile else ("cp.async.wait_all;", "bar.sync 0;")),
         "mov.u32 t, %tid.x;",
         "mov.u32 $0, own_tokens;",
         "shr.u32 a, t, 5;",
@@ -135,11 +145,14 @@ def arriving(tokens: int, columns: int, chunk: int, width: int, paired: bool = F
         "and.b32 a, t, 3;",
         f"mad.lo.u32 $0, a, {width // 2}, $0;",
     ]
-    apart = 2 * columns + (16 if tokens > 1 or paired else 0)
+    apart = 2 * columns + (gap if tokens > 1 or paired else 0)
+    if few:
+        lines += ["bfe.u32 a, t, 4, 1;", "mad.lo.u32 $0, a, 4, $0;"]
     if paired:
         lines += ["bfe.u32 a, t, 2, 1;", f"mad.lo.u32 $0, a, {tokens * apart}, $0;"]
     lines += [
-        "bfe.u32 a, t, 3, 2;" if paired else "bfe.u32 a, t, 2, 3;",
+        f"bfe.u32 a, t, {3 if paired else 2}, {3 - paired - few};",
+        *((f"add.u32 a, a, {tile * (2 if paired else 4)};",) if tile else ()),
         f"min.u32 a, a, {tokens - 1};",
         f"mad.lo.u32 $0, a, {apart}, $0;",
     ]

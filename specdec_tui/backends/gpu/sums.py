@@ -224,44 +224,54 @@ def store_part(
 
 
 @triton.jit
-def behind(
-    result: tl.tensor,
-    branch: tl.tensor,
-    held: tl.tuple,
-    sums: tl.tensor,
-    lowered: tl.tensor,
-    tokens: tl.constexpr,
+def norm_factors(
+    one: tl.tensor,
+    two: tl.tensor,
+    three: tl.tensor,
+    four: tl.tensor,
     columns: tl.constexpr,
     normed: tl.constexpr,
     paired: tl.constexpr,
     epsilon: tl.constexpr,
-    shrink: tl.constexpr,
     branch_scale: tl.constexpr,
-    tile_tokens: tl.constexpr,
-    parts: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor]:
-    """What comes behind a product by the sums of the stream it reads: [warps, rows, tile_tokens], and what a branch is
-    multiplied by [tile_tokens]. `lowered` [1, rows, 1]: what the matrix makes of a layer norm's weights."""
-    kinds: tl.constexpr = 4 if paired else 2 if normed == "layer" else 1
-    if normed != "" and shrink != 1.0:
-        result *= 1.0 / shrink
-        branch *= 1.0 / shrink
-    one, two, three, four = totals(held, sums, kinds, tokens, parts, tile_tokens)
-    share = one
+) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+    """By the sums of each token what comes behind a product, [tile_tokens] each: what a norm multiplies by, the mean
+    that a layer norm takes away, what a branch is multiplied by."""
+    share, mean, squares = one, one, one
     if paired:  # sums of y², x², x · v, v²
         share = tl.rsqrt(one / columns + epsilon) * branch_scale
         # Told which products are added unrounded: a compiler may choose another way for other numbers of tokens.
-        result = tl.fma(branch, tl.broadcast_to(share[None, None, :], branch.shape), result)
         squares = tl.fma(share, tl.fma(share, four, three + three), two)
     elif normed == "layer":  # of x, x²
         mean = one / columns
-        result -= lowered * mean[None, None, :]
         squares = two - one * mean
-    else:
-        squares = one
+    return tl.rsqrt(tl.maximum(squares, 0.0) / columns + epsilon), mean, share
+
+
+@triton.jit
+def behind(
+    result: tl.tensor,
+    branch: tl.tensor,
+    lowered: tl.tensor,
+    spread: tl.tensor,
+    mean: tl.tensor,
+    share: tl.tensor,
+    normed: tl.constexpr,
+    paired: tl.constexpr,
+    shrink: tl.constexpr,
+) -> tl.tensor:
+    """What comes behind a product by the sums of the stream it reads, see `norm_factors`: [warps, rows, tile_tokens].
+    `lowered` [1, rows, 1]: what the matrix makes of a layer norm's weights."""
+    if normed != "" and shrink != 1.0:
+        result *= 1.0 / shrink
+        branch *= 1.0 / shrink
+    if paired:
+        result = tl.fma(branch, tl.broadcast_to(share[None, None, :], branch.shape), result)
+    elif normed == "layer":
+        result -= lowered * mean[None, None, :]
     if normed != "":
-        result *= tl.rsqrt(tl.maximum(squares, 0.0) / columns + epsilon)[None, None, :]
-    return result, share
+        result *= spread[None, None, :]
+    return result
 
 
 @triton.jit

@@ -36,7 +36,8 @@ def _held(rows: int, pieces: int, early: int = 512) -> Tile:
 
 HEAD_ROWS = 32_768  # of a matrix over the vocabulary
 _SHORT, _MOST_HELD = 1024, 8192  # columns that are loaded at once; that are held at most
-_HELD_GATED, _HELD_COLUMNS, _HELD_ROWS = 2048, 2304, 2048  # of matrices that are held unless others were faster
+_HELD_SIDE, _FEW_HELD_ROWS = 3072, 2048  # of matrices that are held unless others were faster
+_MOST_SMALL = 2048  # rows or columns of matrices that were faster when they were held, whatever their shape
 _FEW_EARLY = 64  # columns of many tokens; all that are multiplied last, whose number decides how sums round
 _FEW_ROWS = 256  # of a router: what a program has must be short, or it is waited for
 _LANES = 8  # see `experts`
@@ -194,14 +195,14 @@ def guess(gated: bool, rows: int, columns: int, slots: int = 0) -> Tile:
     """The tile of a matrix that was not tried on this card: small ones are held, in as many programs as it takes to
     keep all multiprocessors busy."""
     if gated and not slots:
-        return _GATED[1] if columns <= _HELD_GATED else _GATED[0]
+        return _GATED[1] if columns <= _HELD_SIDE else _GATED[0]
     if slots or rows >= HEAD_ROWS or rows <= _FEW_ROWS:
         return candidates(gated, rows, columns, slots)[0]
     if columns <= _SHORT:
         return _PLAIN[2]
-    if rows <= _HELD_ROWS and columns <= _MOST_HELD:
+    if rows <= _FEW_HELD_ROWS and columns <= _MOST_HELD:
         return _PLAIN[1]
-    return _PLAIN[3] if columns <= _HELD_COLUMNS else _PLAIN[0]
+    return _PLAIN[3] if min(rows, columns) <= _HELD_SIDE and columns <= _MOST_HELD else _PLAIN[0]
 
 
 def held(gated: bool, rows: int, columns: int, slots: int = 0) -> Tile | None:
@@ -210,7 +211,14 @@ def held(gated: bool, rows: int, columns: int, slots: int = 0) -> Tile | None:
         return None
     if gated:
         return _GATED[1]
-    return _PLAIN[2] if columns <= _SHORT else _PLAIN[1] if rows <= _HELD_ROWS else _PLAIN[3]
+    return _PLAIN[2] if columns <= _SHORT else _PLAIN[1] if rows <= _FEW_HELD_ROWS else _PLAIN[3]
+
+
+def streamed(gated: bool, rows: int, columns: int, slots: int = 0) -> Tile | None:
+    """One that streams a matrix whose rows could be held, where it is large enough for that."""
+    if min(rows, columns) <= _MOST_SMALL or held(gated, rows, columns, slots) is None:
+        return None
+    return _GATED[0] if gated else _PLAIN[0]
 
 
 Shape = tuple[bool, int, int, int]

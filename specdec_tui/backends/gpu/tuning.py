@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from specdec_tui.backends.demo import cache_folder
-from specdec_tui.backends.gpu.tiles import Shape, Tile, Tiles, candidates, guess, held
+from specdec_tui.backends.gpu.tiles import Shape, Tile, Tiles, candidates, guess, held, streamed
 from specdec_tui.backends.gpu.weights import Affine, Weights
 from specdec_tui.doors import reading, writing
 from specdec_tui.settings import SettingError
@@ -39,7 +39,8 @@ _BYTES = 256 << 20  # of weights that a timed pass reads at least: more than any
 _REPLAYS, _SERIES = 12, 5
 _OWN_CODE = Path(__file__).parent
 _CODE = [
-    "products.py", "multiplied.py", "held.py", "sums.py", "ending.py", "ptx.py", "staging.py", "attention.py",
+    "products.py", "multiplied.py", "held.py", "direct.py", "tensor_core.py", "sums.py", "ending.py",
+    "ptx.py", "staging.py", "attention.py",
     "whole_shares.py", "shares.py", "turning.py", "choosing.py", "experts.py", "tiles.py",
 ]  # fmt: skip
 
@@ -104,7 +105,7 @@ def tried(
     """`known` with the best tile of each shape that it lacks, by the `seconds` of a pass with given tiles over so many
     tokens.
 
-    Shapes that are not tried yet are as guessed, or hold their rows, whichever is faster of all together. Trials end
+    Shapes that are not tried yet are as guessed, or all hold their rows, or all stream, whatever is fastest. Trials end
     after `MOST_SECONDS`: shapes that were not reached are left out, and are tried the next time.
     """
     begin, best, new = clock(), known, [shape for shape in shapes if shape not in known.tried]
@@ -115,9 +116,7 @@ def tried(
         return math.inf
 
     others: dict[Shape, Tile] = {}
-    holding = {shape: tile for shape in new if (tile := held(*shape))}
-    if holding and timed(holding, 1) < timed({}, 1):
-        others = holding
+    others = min(beginnings(new), key=lambda tiles: timed(tiles, 1) + timed(tiles, BLOCK))
     for shape in new:
         found: list[tuple[float, Tile]] = []
         for tile in worth_a_trial(shape):
@@ -129,6 +128,16 @@ def tried(
             both = [(one + timed({shape: tile}, BLOCK), tile) for one, tile in few]
             best = Tiles({**best.tried, shape: min(both, key=lambda each: each[0])[1]})
     return best
+
+
+def beginnings(shapes: list[Shape]) -> list[dict[Shape, Tile]]:
+    """The tiles of all shapes that trials may begin from, those that differ."""
+    guessed = {shape: guess(*shape) for shape in shapes}
+    found = [guessed]
+    for kind in (held, streamed):
+        tiles = guessed | {shape: tile for shape in shapes if (tile := kind(*shape))}
+        found += [] if tiles in found else [tiles]
+    return found
 
 
 def read_of(linear: Affine, slots: int = 0) -> int:
