@@ -106,7 +106,7 @@ class Cut:
         """Of a program, where each of so many has `rows` of queries. Where shares are read at once, fewer of them as
         long as there are idle multiprocessors: a program takes as long as its code is."""
         tiles = -(-rows // _FEW_QUERIES)
-        return _FEW_QUERIES if self.whole and programs * self.slices * tiles <= _ALONE else _QUERIES
+        return _FEW_QUERIES if self.whole and programs * self.slices * tiles <= _AT_ONCE else _QUERIES
 
     def beside(self, rows: int, lanes: int) -> int:
         """Shares that are on their way at once when `rows` are joined."""
@@ -117,15 +117,17 @@ _QUERIES, _FEW_QUERIES = 16, 8  # of a program; where shares are read at once, s
 _JOINED = 64  # numbers of shares that a thread holds
 _MOST_SHARES, _PROGRAMS = 64, 384  # of a text; that a card holds at once, about
 _ALONE = 128  # programs that have a multiprocessor each
+_AT_ONCE, _FEW_SHARES = 400, 32  # programs of which few wait for another; shares that are quickly joined
 _WHOLE, _SLICE = 256, 64  # keys of a share that is read at once; columns of its values for a program
 
 
 def attention_cut(width: int, key_heads: int, capacity: int, half: bool = True) -> Cut:
     """Of heads of so many columns, and numbers of `half` precision. Shares are read at once as long as each program has
-    a multiprocessor. Others are whole tiles, and no more than run side by side; wide heads keep a multiprocessor busy
-    for longer than it takes to join shares."""
+    a multiprocessor, or few have to wait for another and shares are few. Others are whole tiles, and no more than run
+    side by side; wide heads keep a multiprocessor busy for longer than it takes to join shares."""
     lanes, slices = lanes_of(width), power(-(-width // _SLICE))
-    if half and -(-capacity // _WHOLE) * key_heads * slices <= _ALONE and slices <= 4:
+    shares = -(-capacity // _WHOLE)
+    if half and slices <= 4 and shares * key_heads * slices <= (_AT_ONCE if shares <= _FEW_SHARES else _ALONE):
         return Cut(_WHOLE, 8, 1, _WHOLE, whole=True, slices=slices)
     most = max(1, min(_MOST_SHARES, _PROGRAMS // key_heads))
     if lanes >= 256:
