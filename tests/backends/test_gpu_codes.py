@@ -6,7 +6,7 @@ import pytest
 import torch
 from ptx_steps import BASE, Memory, carried_out, number
 
-from specdec_tui.backends.gpu.packed.codes import FORMS, HALVES, STRAIGHT, conversion, filling, tables
+from specdec_tui.backends.gpu.packed.codes import FORMS, HALVES, STRAIGHT, conversion, filling, shrunk, tables
 from specdec_tui.backends.gpu.packed.packing import Codes, pack, packable, plain_weights
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -33,7 +33,8 @@ def converted(form: str, half: str, words: torch.Tensor) -> torch.Tensor:
         held = carried_out(program, inputs, half, shared)
         found.append([held[f"${out}"] for out in range(outputs)])
     numbers = [[number(part >> shift & 0xFFFF, half) for part in row for shift in (0, 16)] for row in found]
-    return torch.tensor(numbers, dtype=torch.float64).view(len(words), -1, 4).transpose(0, 1)
+    found_numbers = torch.tensor(numbers, dtype=torch.float64) / shrunk(form, half)
+    return found_numbers.view(len(words), -1, 4).transpose(0, 1)
 
 
 @pytest.mark.parametrize("half", HALVES)
@@ -54,6 +55,21 @@ def test_the_instructions_give_the_number_of_every_code(form: str, half: str) ->
     order = torch.arange(8) if straight else torch.tensor([0, 4, 1, 5, 2, 6, 3, 7])
     expected = numbers[codes[:, order]].view(16, 2, 4).transpose(0, 1)
     assert torch.equal(converted(form, half, words), expected)
+
+
+def test_whole_numbers_of_bfloat16_are_shrunk_by_one_power_of_two() -> None:
+    """Which a product takes back at its end; they are made by few instructions, as these take a product's time."""
+    made = {(form, half): shrunk(form, half) for form in FORMS for half in HALVES}
+    assert {kind for kind, by in made.items() if by != 1.0} == {
+        (form, "bfloat16") for form in ("int4", "uint4", "int8")
+    }
+    assert set(made.values()) == {1.0, 2.0**-6}
+    for form, count in (("int4", 9), ("uint4", 9), ("int8", 5)):
+        for half in HALVES:
+            steps = [
+                line for line in conversion(form, half).split("\n") if not line.startswith(("{", "}", ".reg", "mov"))
+            ]
+            assert len(steps) == count
 
 
 @pytest.mark.parametrize("width", [64, 32, 16])
@@ -84,6 +100,12 @@ def test_the_check_finds_a_planted_fault(monkeypatch: pytest.MonkeyPatch) -> Non
     wrong = conversion("nf4", "bfloat16").replace("$4, 9", "$4, 8")
     monkeypatch.setitem(globals(), "conversion", lambda form, half: wrong)
     assert not torch.equal(converted("nf4", "bfloat16", words), right)
+    monkeypatch.undo()
+    for form, fault in (("int4", ("00f000f0", "007000f0")), ("int8", ("0x4342", "0x4341"))):
+        right, wrong = converted(form, "bfloat16", words), conversion(form, "bfloat16").replace(*fault)
+        monkeypatch.setitem(globals(), "conversion", lambda form, half, wrong=wrong: wrong)
+        assert not torch.equal(converted(form, "bfloat16", words), right)
+        monkeypatch.undo()
 
 
 def test_numbers_are_those_of_their_sources() -> None:

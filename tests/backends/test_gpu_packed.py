@@ -91,6 +91,25 @@ def test_products_are_those_of_the_weights(case: str, dtype: torch.dtype) -> Non
         assert ((got - expected).abs() <= bound * 2**-9).all()
 
 
+@pytest.mark.skipif(GPU, reason="there the instructions shrink by themselves")
+@pytest.mark.parametrize(
+    "case",
+    ["int4", "int4, offsets, other order", "int4, a row a scale", "int8, groups and offsets", "int8, small groups"],
+)
+def test_shrunk_weights_have_the_products_of_others(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the instructions for bfloat16 make them; offsets are shrunk with them."""
+    held = CASES[case]
+    matrix, x = pack(held, torch.float16), some(2, held.shape[1], torch.float16)
+    plain, kind = [product(x, matrix), torch.zeros(2, matrix.rows // 2, device=DEVICE)], packed_launch._kind
+    packed_launch.gated_product(x, matrix, plain[1], "silu")
+    monkeypatch.setattr(packed_launch, "_kind", lambda *given: (*(found := kind(*given))[:7], 1.0 / 64, *found[8:]))
+    smaller = replace(matrix, numbers=matrix.numbers / 64)
+    shrunk = [product(x, smaller), torch.zeros_like(plain[1])]
+    packed_launch.gated_product(x, smaller, shrunk[1], "silu")
+    assert all(one.abs().max() > 0 and torch.equal(one, other) for one, other in zip(plain, shrunk, strict=True))
+    assert not torch.equal(product(x, matrix), plain[0])  # what is taken for shrunk must be
+
+
 @pytest.mark.parametrize("tokens", [1, 4, 8, 9] if GPU else [2])
 @pytest.mark.parametrize(
     ("form", "columns", "group", "warps"),

@@ -6,7 +6,7 @@ four columns of one plane and four of another (`packing`). Two orders of eight 4
 - `straight`: code n, from the low end, is the column n % 4 of plane n // 4. Numbers of a table are looked up in shared
   memory two codes at a time: 11 instructions for eight codes.
 - `spread`: codes n and n + 4 are columns that follow each other, so that whole numbers need one instruction for two:
-  the codes are put into the low bits of a number whose exponent makes these bits count one each.
+  as the low bits of a number they count one each, or sixteen each; 9 instructions for eight codes.
 
 All conversions are exact. No torch and no Triton here.
 """
@@ -95,9 +95,19 @@ def half_bits(number: float, half: str) -> int:
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
 
 
+def shrunk(name: str, half: str) -> float:
+    """What the numbers that `conversion` makes are to be divided by: a power of two.
+
+    The bits of a whole number, at the low end of a bfloat16, are that number of the smallest step that there is, up to
+    eight bits: no exponent needs to be put beside them. A product with the largest power of two makes this of them.
+    """
+    return 2.0**-6 if half == "bfloat16" and name in ("int4", "uint4", "int8") else 1.0
+
+
 @cache
 def conversion(name: str, half: str) -> str:
-    """PTX for compute capability 8.0 and newer: four bytes of codes to four numbers of each plane, two a register."""
+    """PTX for compute capability 8.0 and newer: four bytes of codes to four numbers of each plane, two a register,
+    `shrunk`."""
     form = FORMS[name]
     if form.order == STRAIGHT:
         return _looked_up()
@@ -163,41 +173,36 @@ def _looked_up() -> str:
 
 
 def _whole_of_4_bits(half: str, first: int) -> str:
-    kind, one = _ARITHMETIC[half]
-    base, number = (0x4300, 128) if half == "bfloat16" else (0x6400, 1024)
-    less = half_bits(float(first - number), half)
-    lines = [f"mov.b32 z, 0x{less:04x}{less:04x};", f"mov.b32 o, 0x{one:04x}{one:04x};"]
-    for out in range(4):
-        lines += [
-            f"shr.u32 t, $4, {4 * out};",
-            f"lop3.b32 t, t, 0x000f000f, 0x{base:04x}{base:04x}, 0xea;",
-            f"fma.rn.{kind} ${out}, t, o, z;",
-        ]
-    return _program("t, z, o", lines)
+    """One shift brings the upper half of each 16 bits down; then two codes of each 8 bits are two masks apart."""
+    kind, _ = _ARITHMETIC[half]
+    if half == "bfloat16":
+        exponent, factors, added = 0, (2.0**127, 2.0**123), (first * shrunk("int4", half),) * 2
+    else:  # beside the exponent of 1024, where the upper code counts sixteen each
+        exponent, factors, added = 0x6400, (1.0, 2.0**-4), (first - 1024.0, first - 64.0)
+    lines = ["shr.u32 w, $4, 8;"]
+    for place, mask in enumerate((0x000F000F, 0x00F000F0)):
+        scale, more = half_bits(factors[place], half), half_bits(added[place] or -0.0, half)
+        lines += [f"mov.b32 o, 0x{scale:04x}{scale:04x};", f"mov.b32 z, 0x{more:04x}{more:04x};"]
+        for word, out in (("$4", place), ("w", 2 + place)):
+            lines += [
+                f"lop3.b32 t, {word}, 0x{mask:08x}, 0x{exponent:04x}{exponent:04x}, 0xea;",
+                f"fma.rn.{kind} ${out}, t, o, z;",
+            ]
+    return _program("t, w, z, o", lines)
 
 
 def _whole_of_8_bits(half: str) -> str:
     kind, one = _ARITHMETIC[half]
-    if half == "float16":
-        less = half_bits(-1152.0, half)
-        lines = [
-            f"mov.b32 z, 0x{less:04x}{less:04x};",
-            f"mov.b32 o, 0x{one:04x}{one:04x};",
-            "xor.b32 w, $2, 0x80808080;",
-        ]
-        for out, places in ((0, "0x4140"), (1, "0x4342")):
-            lines += [f"prmt.b32 t, w, 0x64646464, {places};", f"fma.rn.{kind} ${out}, t, o, z;"]
-        return _program("t, w, z, o", lines)
-    # Seven bits fit beside the exponent of 128; the eighth, taken off again, makes 256 of it.
-    lines = ["mov.b32 o, 0xbf80bf80;"]
+    scale, less, beside = (one, -1152.0, 0x64) if half == "float16" else (half_bits(2.0**127, half), -2.0, 0)
+    add = half_bits(less, half)
+    lines = [
+        f"mov.b32 z, 0x{add:04x}{add:04x};",
+        f"mov.b32 o, 0x{scale:04x}{scale:04x};",
+        "xor.b32 w, $2, 0x80808080;",
+    ]
     for out, places in ((0, "0x4140"), (1, "0x4342")):
-        lines += [
-            f"prmt.b32 t, $2, 0, {places};",
-            "lop3.b32 a, t, 0x007f007f, 0x43004300, 0xea;",
-            "lop3.b32 b, t, 0x00800080, 0x43004300, 0xea;",
-            f"fma.rn.{kind} ${out}, b, o, a;",
-        ]
-    return _program("t, a, b, o", lines)
+        lines += [f"prmt.b32 t, w, 0x{beside * 0x01010101:08x}, {places};", f"fma.rn.{kind} ${out}, t, o, z;"]
+    return _program("t, w, z, o", lines)
 
 
 def _e4m3_numbers(half: str) -> str:

@@ -43,8 +43,10 @@ def _added(
     offset: tl.constexpr,
     planes: tl.constexpr,
     width: tl.constexpr,
+    shrunk: tl.constexpr,
 ) -> tl.tensor:
-    """total [warps, ROWS, tokens] + scale · a step's product with x at its planes' columns + offset · the sum of x."""
+    """total [warps, ROWS, tokens] + scale · a step's product with x at its planes' columns + offset · the sum of x,
+    which is made as small as the weights are."""
     if group >= columns and not offset:
         total = tl.dot(one, first, total)
         return tl.dot(two, second, total) if planes == 2 else total
@@ -56,7 +58,7 @@ def _added(
         if planes == 2:
             total += tl.dot(two, second) * scales[2][:, :, None]
     if offset:
-        ones = tl.full((one.shape[0], one.shape[1], one.shape[2]), 1.0, one.dtype)
+        ones = tl.full((one.shape[0], one.shape[1], one.shape[2]), shrunk, one.dtype)
         total += tl.dot(ones, first) * scales[1][:, :, None]
         if planes == 2:
             total += tl.dot(ones, second) * scales[3][:, :, None]
@@ -89,6 +91,7 @@ def packed_product(
     straight: tl.constexpr,
     width: tl.constexpr,
     asm: tl.constexpr,
+    shrunk: tl.constexpr,
     filling: tl.constexpr,
     asking: tl.constexpr,
     arriving: tl.constexpr,
@@ -117,7 +120,7 @@ def packed_product(
     float32 [tokens, 1, parts], or where there are none by the `stream` itself. `followed`: z [tokens, rows] = y times
     the weights `norm` of its own; `summed`: sums of y are `left` [tokens, 1, row tiles], see `sums`. `gated`: y =
     activation(x @ gate.T) · (x @ up.T); the weights [2 · rows, columns] and bias [2 · rows] hold gate, then up, and
-    rows is a multiple of ROWS.
+    rows is a multiple of ROWS. `shrunk`: what asm multiplies the codes' numbers by, a power of two.
 
     One program for ROWS rows and `tile_tokens` tokens; `early` steps are loaded before the kernel before has ended. By
     `asking` and `arriving` x comes into shared memory behind that, all of it at once, and is read from there.
@@ -146,11 +149,11 @@ def packed_product(
         lane = tl.inline_asm_elementwise(filling, "=r,l", [tables.to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1)
     row = tile * ROWS + tl.arange(0, ROWS)[None, :, None]
     real = tl.minimum(row, rows - 1)
-    shift, lift, factor, own_scale, other_scale = 0.0, 0.0, 0.0, 1.0, 1.0
+    shift, lift, factor, own_scale, other_scale = 0.0, 0.0, 0.0, 1.0 / shrunk, 1.0 / shrunk
     if group >= columns and not offset:  # one for the whole row
-        own_scale = loaded(scales, row, own_code)
+        own_scale *= loaded(scales, row, own_code)
         if gated:
-            other_scale = loaded(scales, rows + row, own_code)
+            other_scale *= loaded(scales, rows + row, own_code)
     if biased:
         shift = loaded(bias, real, own_code)
         if gated:
@@ -196,12 +199,12 @@ def packed_product(
         one, two = numbers_of(
             x, held[step], lane, weight, numbers, tile, step, chunks, planes, straight, width, warps, asm
         )
-        total = _added(total, one, two, first, second, found[step], columns, group, offset, planes, width)
+        total = _added(total, one, two, first, second, found[step], columns, group, offset, planes, width, shrunk)
         if gated:
             one, two = numbers_of(
                 x, kept[step], lane, weight, numbers, below, step, chunks, planes, straight, width, warps, asm
             )
-            other = _added(other, one, two, first, second, more[step], columns, group, offset, planes, width)
+            other = _added(other, one, two, first, second, more[step], columns, group, offset, planes, width, shrunk)
     spread, lifted = 1.0, 1.0
     if normed and parts > 0:
         spread = factor_of_sums(asked, sums, tokens, columns, parts, epsilon, tile_tokens)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from specdec_tui.backends.gpu.own_code import by_code
 from specdec_tui.backends.gpu.packed import kernels, unpacked
-from specdec_tui.backends.gpu.packed.codes import FORMS, STRAIGHT, conversion, filling
+from specdec_tui.backends.gpu.packed.codes import FORMS, STRAIGHT, conversion, filling, shrunk
 from specdec_tui.backends.gpu.packed.cuts import Cut, cut_of
 from specdec_tui.backends.gpu.packed.packing import ROWS, Packed, power
 from specdec_tui.backends.gpu.packed.staged import staging
@@ -50,7 +50,10 @@ def _kind(matrix: Packed, device: torch.device, warps: int) -> tuple[Any, ...]:
     asm = conversion(matrix.form, matrix.half) if by_code(device) else ""
     gathered, straight = matrix.places.numel() > 0, form.order == STRAIGHT
     kept = filling(warps) if asm and straight else ""
-    return matrix.group, matrix.offsets.numel() > 0, gathered, form.planes, straight, matrix.width, asm, kept
+    smaller = shrunk(matrix.form, matrix.half) if asm else 1.0
+    return (
+        matrix.group, matrix.offsets.numel() > 0, gathered, form.planes, straight, matrix.width, asm, smaller, kept
+    )  # fmt: skip
 
 
 def product(
