@@ -132,9 +132,9 @@ def test_what_is_read_has_a_constraint_for_each_register(count: int) -> None:
 def test_products_of_whole_numbers_of_4_bits_are_staged() -> None:
     assert cut_of(matrix("int4", 3072), False) == cut_of(matrix("uint4", 1024), False) == Cut(8, 8, staged=True)
     assert cut_of(matrix("int4", 512, group=32), False) == Cut(8, 8, staged=True)
+    assert cut_of(matrix("int4", 8192), False) == cut_of(matrix("int4", 14336), False) == Cut(8, 8, staged=True)
     for not_so, gated in (
         (matrix("int4", 3072), True),
-        (matrix("int4", 8192), False),
         (matrix("int4", 2560), False),  # steps would go beyond x
         (matrix("int4", 3072, places=True), False),
         (matrix("nf4", 3072, group=64), False),
@@ -153,6 +153,7 @@ def staged(found: Packed, tokens: int, gated: bool = False, cut: Cut | None = No
 def test_tokens_that_find_no_room_are_read_from_memory() -> None:
     assert [tokens for tokens in range(1, 20) if staged(matrix("int4", 3072), tokens)] == list(range(1, 8))
     assert [tokens for tokens in range(1, 20) if staged(matrix("int4", 1024), tokens)] == list(range(1, 9))
+    assert [tokens for tokens in range(1, 20) if staged(matrix("int4", 8192), tokens)] == [1, 2]
     assert [tokens for tokens in range(1, 20) if staged(matrix("nf4", 3072), tokens)] == [1]
     assert not staged(matrix("int4", 1024), 1, cut=Cut(8, 8))
     assert staged(matrix("int4", 3072), 7) and not staged(matrix("int4", 3072), 7, gated=True)

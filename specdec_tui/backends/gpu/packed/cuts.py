@@ -33,9 +33,9 @@ def cut_of(matrix: Packed, gated: bool) -> Cut:
     if gated:
         early = 6 if form.bits == 8 else 2 if table else 3
         return Cut(min(4, power(chunks)), early, _REGISTERS)
+    if form.order == SPREAD and stageable(matrix, 8):
+        return Cut(8, 8, staged=True)
     if chunks <= 32:
-        if form.order == SPREAD and stageable(matrix, 8):
-            return Cut(8, 8, staged=True)
         return Cut(min(4, power(chunks)), 8, _REGISTERS if table else 0)
     return Cut(8, 4 if table else 8, _REGISTERS if table else 0)
 
