@@ -15,7 +15,7 @@ import triton  # type: ignore[import-not-found]
 import triton.language as tl  # type: ignore[import-not-found]
 
 from specdec_tui.backends.gpu import ptx, tensor_core
-from specdec_tui.backends.gpu.held import STEP, arrived, read_rows
+from specdec_tui.backends.gpu.held import STEP, arrived, lines_of, read_rows, rows_of
 
 _FEW, _MANY = tl.constexpr(tensor_core.FEW), tl.constexpr(tensor_core.MANY)
 _MOST_FEW = tl.constexpr(tensor_core.MOST_FEW)
@@ -34,12 +34,6 @@ _READ_FEW, _READING = tl.constexpr(tensor_core.reading_few()), tl.constexpr(tens
 
 
 @triton.jit
-def _lines(first: tl.constexpr, groups: tl.constexpr) -> tl.tensor:
-    """The numbers of rows or tokens of groups of eight, int32 [8, groups]."""
-    return first + tl.arange(0, groups)[None, :] * 8 + tl.arange(0, 8)[:, None]
-
-
-@triton.jit
 def _step(
     matrix: tl.tensor,
     row: tl.tensor,
@@ -49,32 +43,19 @@ def _step(
     begin: tl.constexpr,
     whole: tl.constexpr = False,
 ) -> tl.tensor:
-    """[8, pieces, groups, 32] of rows [8, groups] of a matrix: 32 columns from `begin` on of each piece. `whole`: all
-    rows are real."""
+    """[8, pieces, groups, 32] of rows [8, 1, groups] of a matrix: 32 columns from `begin` on of each piece. `whole`:
+    all rows are real."""
     share: tl.constexpr = (columns + pieces * 16 - 1) // (pieces * 16) * 16
     within = begin + tl.arange(0, STEP)
     column = tl.arange(0, pieces)[:, None] * share + within[None, :]
-    place = matrix + (row.to(tl.int64) * columns)[:, None, :, None] + column[None, :, None, :]
+    place = matrix + (row.to(tl.int64) * columns)[:, :, :, None] + column[None, :, None, :]
     if begin + STEP > share or pieces * share != columns:
         inside = ((within < share)[None, :] & (column < columns))[None, :, None, :]
-        return tl.load(place, mask=real[:, None, :, None] & inside, other=0.0)
+        return tl.load(place, mask=real[:, :, :, None] & inside, other=0.0)
     elif whole:
         return tl.load(place)
     else:
-        return tl.load(place, mask=real[:, None, :, None], other=0.0)
-
-
-@triton.jit
-def _rows_of(rows: tl.constexpr, lines: tl.constexpr, gated: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
-    """The rows of a program, [8, lines / 8], and which are real; `gated`: half of them of gate, half of up."""
-    line = _lines(0, lines // 8)
-    if gated:
-        half: tl.constexpr = lines // 2
-        own = tl.program_id(0) * half + line % half
-        return tl.minimum(own, rows - 1) + line // half * rows, own < rows
-    else:
-        own = tl.program_id(0) * lines + line
-        return tl.minimum(own, rows - 1), own < rows
+        return tl.load(place, mask=real[:, :, :, None], other=0.0)
 
 
 @triton.jit
@@ -88,7 +69,7 @@ def begun_directly(
     early: tl.constexpr,
 ) -> tl.tuple:
     """The first columns of the program's rows: a tuple of `_step`."""
-    row, real = _rows_of(rows, lines, gated)
+    row, real = rows_of(rows, lines, gated)
     held: tl.tuple = ()
     for begin in tl.static_range(0, early, STEP):
         held = held + (_step(weight, row, real, columns, pieces, begin, rows % (lines // (1 + gated)) == 0),)
@@ -110,7 +91,7 @@ def _own(
     asked: tl.constexpr,
 ) -> tl.tensor:
     """[8, pieces, 1, 32]: what a step has of a tile of tokens, by way of shared memory where they were `asked` for."""
-    line = _lines(0, 1)
+    line = lines_of(8)
     if count <= _MOST_FEW:
         line = tile * _FEW + line % _FEW
     else:
@@ -158,7 +139,7 @@ def direct_sums(
     whole: tl.constexpr = rows % (lines // (1 + gated)) == 0
     half: tl.constexpr = x.dtype.element_ty
     multiply: tl.constexpr = _multiplying("bf16" if half == tl.bfloat16 else "f16", count, asked)
-    row, real = _rows_of(rows, lines, gated)
+    row, real = rows_of(rows, lines, gated)
     address: tl.tuple = ()
     totals: tl.tuple = ()
     for tile in tl.static_range(tiles):

@@ -20,7 +20,7 @@ STEP = tl.constexpr(32)  # columns that are held together
 
 
 @triton.jit
-def _lines(lines: tl.constexpr) -> tl.tensor:
+def lines_of(lines: tl.constexpr) -> tl.tensor:
     """The numbers of `lines` rows, int32 [8, 1, lines / 8]."""
     return (tl.arange(0, lines // 8)[None, :] * 8 + tl.arange(0, 8)[:, None])[:, None, :]
 
@@ -69,9 +69,9 @@ def _with_step(
 
 
 @triton.jit
-def _rows_of(rows: tl.constexpr, lines: tl.constexpr, gated: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
+def rows_of(rows: tl.constexpr, lines: tl.constexpr, gated: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
     """The rows of a program, [8, 1, lines / 8], and which are real; `gated`: half of them of gate, half of up."""
-    line = _lines(lines)
+    line = lines_of(lines)
     if gated:
         half: tl.constexpr = lines // 2
         own = tl.program_id(0) * half + line % half
@@ -105,7 +105,7 @@ def begun_rows(
 ) -> tl.tuple:
     """The first columns of the program's rows: a tuple of `_held_step`."""
     share: tl.constexpr = (columns + pieces * 16 - 1) // (pieces * 16) * 16
-    line, real = _rows_of(rows, lines, gated)
+    line, real = rows_of(rows, lines, gated)
     held: tl.tuple = ()
     for begin in tl.static_range(0, early, STEP):
         step = _held_step(
@@ -151,8 +151,8 @@ def held_product(
     """[pieces, lines, tile_tokens] float32, of rows of which `early` columns of each piece are held at any time: a step
     that was multiplied makes room for another. `paired`: see `multiplied`."""
     share: tl.constexpr = (columns + pieces * 16 - 1) // (pieces * 16) * 16
-    token, real = read_rows(_lines(tile_tokens), tokens, paired, apart)
-    line, real_line = _rows_of(rows, lines, gated)
+    token, real = read_rows(lines_of(tile_tokens), tokens, paired, apart)
+    line, real_line = rows_of(rows, lines, gated)
     total = tl.zeros((pieces, lines, tile_tokens), tl.float32)
     last: tl.constexpr = (share - 1) // early * early  # what is held at the end begins there
     for begin in range(0, last, early):
